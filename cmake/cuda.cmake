@@ -132,7 +132,7 @@ if(GRADUS_HAS_CUDA)
   endforeach()
   embed_headers(gd_cuda_rows_text cuda_rows_text.c ${ROWS_HEADERS})
   embed_headers(gd_cuda_previous_text cuda_previous_text.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/previous_kernel.cuh)
-  gradus_backend(cuda ${CUDA_SOURCES} ${CUDA_IMAGES}/images.c ${GEN}/expression_table.c ${GEN}/cuda_expression_text.c
+  gradus_backend(cuda ${CUDA_SOURCES} ${CUDA_IMAGES}/images.c ${GEN}/expression_table.c ${GEN}/kernels_cuda.c ${GEN}/cuda_expression_text.c
     ${GEN}/cuda_rows_text.c ${GEN}/cuda_previous_text.c)
   target_include_directories(gradus_backend_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})
   foreach(folder ${CUBLAS_INCLUDE} ${CUDNN_INCLUDE})

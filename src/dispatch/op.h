@@ -79,12 +79,6 @@ typedef struct gd_op_family {
 } gd_op_family;
 extern const gd_op_family gd_op_families[];
 extern const int gd_op_family_count;
-typedef struct gd_kernel_family {
-    const gd_kernel *kernels;
-    int count;
-} gd_kernel_family;
-extern const gd_kernel_family gd_kernel_families[];
-extern const int gd_kernel_family_count;
 
 /* Reads the generated lists into the table, once. All public functions that use the table
  * call it. */

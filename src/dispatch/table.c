@@ -9,6 +9,7 @@
 #include "core/fork.h"
 #include "gradus/testing.h"
 #include "dispatch/intern.h"
+#include "dispatch/kernel_family.h"
 #include "dispatch/op.h"
 
 enum { MAX_OPS = 4096 };
@@ -116,9 +117,9 @@ static void read_generated_lists(void) {
         for (int i = 0; i < gd_op_families[f].count; i++) insert_op(gd_op_families[f].ops[i]);
     for (int i = 0; i < table_count; i++)
         if (table[i]->reference && !table[i]->base) add_kernel(table[i]->reference);
-    for (int f = 0; f < gd_kernel_family_count; f++)
-        for (int i = 0; i < gd_kernel_families[f].count; i++)
-            add_kernel(&gd_kernel_families[f].kernels[i]);
+    for (int f = 0; f < gd_kernel_family_count_cpu; f++)
+        for (int i = 0; i < gd_kernel_families_cpu[f]->count; i++)
+            add_kernel(&gd_kernel_families_cpu[f]->kernels[i]);
 }
 
 void gd_table_init(void) { pthread_once(&table_once, read_generated_lists); }
@@ -137,6 +138,10 @@ gd_status gd_kernel_register(const gd_kernel *kernel) {
     return gd_report(NULL, gd_kernel_add(kernel));
 }
 
+static bool takes_dtype(const gd_kernel *k, const gd_kernel_call *call) {
+    return !k->dtypes || (k->dtypes >> call->out[0].dtype & 1);
+}
+
 /* Kernels are registered before they are used, so reading takes no lock. */
 static const gd_kernel *select_kernel(gd_kernel_list *lists, const gd_kernel_call *call,
                                       const char *device) {
@@ -144,7 +149,7 @@ static const gd_kernel *select_kernel(gd_kernel_list *lists, const gd_kernel_cal
     for (int i = 0; list && i < list->count; i++) {
         const gd_kernel *k = list->entries[i];
         if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) continue;
-        if (!k->match || k->match(call)) return k;
+        if (takes_dtype(k, call) && (!k->match || k->match(call))) return k;
     }
     return NULL;
 }
@@ -173,7 +178,7 @@ bool gd_kernels_are_partial(const gd_op *op, const char *device) {
     gd_table_init();
     const gd_kernel_list *own = find_kernels(op->state->kernels, device);
     for (int i = 0; own && i < own->count; i++)
-        if (!own->entries[i]->match) return false;
+        if (!own->entries[i]->match && !own->entries[i]->dtypes) return false;
     return own != NULL;
 }
 

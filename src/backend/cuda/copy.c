@@ -55,8 +55,11 @@ static gd_status run_assign(gd_kernel_call *call) {
     return queue_copy(call, &call->out[1], value, false);
 }
 
-GD_CUDA_OP(clone, run_copy)
-GD_CUDA_OP(contiguous, run_reshape)
-GD_CUDA_OP(flatten, run_reshape)
-GD_CUDA_OP(reshape, run_reshape)
-GD_CUDA_OP(assign, run_assign)
+/*kernel clone.views  checked  run run_copy
+ */
+/*kernel contiguous.copy, flatten.copy, reshape.copy  checked  run run_reshape
+ */
+/*kernel assign.copy  checked  run run_assign
+ */
+
+#include "backend/cuda/copy.gen.h"

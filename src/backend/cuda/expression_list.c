@@ -188,10 +188,7 @@ static gd_status run_list(gd_kernel_call *call) {
     return status;
 }
 
-GD_CUDA_ADD(list_kernel, {.op = "elementwise_list",
-                          .variant = "built",
-                          .device = "cuda",
-                          .rank = 10,
-                          .flags = GD_KERNEL_CHECKED,
-                          .match = match_list,
-                          .run = run_list})
+/*kernel elementwise_list.built  rank 10  checked  run run_list  match match_list
+ */
+
+#include "backend/cuda/expression_list.gen.h"

@@ -374,11 +374,7 @@ static gd_status run_reduction(gd_kernel_call *call) {
                                  arguments);
 }
 
-GD_CUDA_ADD(fused_reduction_kernel, {.op = "fused_reduction",
-                                     .variant = "expression",
-                                     .device = "cuda",
-                                     .rank = 20,
-                                     .flags = GD_KERNEL_CHECKED,
-                                     .match = match_reduction,
-                                     .run = run_reduction,
-                                     .prepare = prepare_reduction})
+/*kernel fused_reduction.expression  rank 20  checked  run run_reduction  match match_reduction  prepare prepare_reduction
+ */
+
+#include "backend/cuda/fused_reduction.gen.h"

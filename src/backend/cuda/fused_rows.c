@@ -168,12 +168,7 @@ static gd_status run_rows(gd_kernel_call *call) {
     return GD_OK;
 }
 
-GD_CUDA_ADD(fused_rows_kernel, {.op = "fused_reduction",
-                                .variant = "rows",
-                                .device = "cuda",
-                                .rank = 20,
-                                .flags = GD_KERNEL_CHECKED,
-                                .match = match_rows,
-                                .run = run_rows,
-                                .prepare = prepare_rows,
-                                .release = release_rows})
+/*kernel fused_reduction.rows  rank 20  checked  run run_rows  match match_rows  prepare prepare_rows  release release_rows
+ */
+
+#include "backend/cuda/fused_rows.gen.h"

@@ -2,54 +2,18 @@
  *
  * A kernel has two parts. NAME.cu has the code for the device, whose functions take one
  * struct by value (NAME_args.h). NAME.c has the host's functions, which fill the struct and
- * launch, and adds the kernels (GD_CUDA_OP). Every kernel checks the error word first, so all have the
- * flag GD_KERNEL_CHECKED.
+ * launch, below the blocks that register the kernels (CONTRIBUTING.md). Our own kernels check the error
+ * word first, so all have the word `checked`.
  */
 #ifndef GRADUS_CUDA_KERNELS_H
 #define GRADUS_CUDA_KERNELS_H
 
 #include "backend/cuda/view.h"
 #include "backend/cuda/state.h"
+#include "dispatch/kernel_family.h"
 
 /* All kernels, in an array that stays valid (kernels.c). */
 gd_status gd_cuda_collect_kernels(const gd_kernel **kernels, int *count);
-
-/* GD_CUDA_OP(clone, run_copy) adds a kernel for op "clone". It is found without a list: the entries
- * of all files are in one section of the library. */
-#define GD_CUDA_OP(name, function)                          \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                \
-                                .variant = "cuda",          \
-                                .device = "cuda",           \
-                                .rank = 10,                 \
-                                .flags = GD_KERNEL_CHECKED, \
-                                .run = function})
-/* The same for a kernel run_NAME that takes row-major operands, with its workspace function or
- * NULL. */
-#define GD_CUDA_CONTIGUOUS_OP(name, bytes)                                         \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                                       \
-                                .variant = "cuda",                                 \
-                                .device = "cuda",                                  \
-                                .rank = 10,                                        \
-                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS, \
-                                .workspace = bytes,                                \
-                                .run = run_##name})
-/* The same for a kernel with a function match_NAME that also accepts some 16-bit operands in place
- * of f32 (GD_KERNEL_MIXED). */
-#define GD_CUDA_MIXED_OP(name, bytes)                                                 \
-    GD_CUDA_ADD(name##_kernel,                                                        \
-                {.op = #name,                                                         \
-                 .variant = "cuda",                                                   \
-                 .device = "cuda",                                                    \
-                 .rank = 10,                                                          \
-                 .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS | GD_KERNEL_MIXED, \
-                 .match = match_##name,                                               \
-                 .workspace = bytes,                                                  \
-                 .run = run_##name})
-/* The same with all fields of gd_kernel, under a name of its own. */
-#define GD_CUDA_ADD(name, ...)                                                                     \
-    static const gd_kernel name = __VA_ARGS__;                                                     \
-    static const gd_kernel *const name##_entry __attribute__((section("gd_cuda_entries"), used)) = \
-        &name;
 
 static inline gd_cuda_view gd_cuda_view_of(const gd_view *v) {
     gd_cuda_view view = {.data = v->data, .dtype = (int)v->dtype, .rank = v->rank, .count = 1};

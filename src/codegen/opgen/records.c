@@ -231,24 +231,6 @@ static void print_op(FILE *out, op *o) {
     if (r->inplace_too) print_record(out, o, true);
 }
 
-static void print_kernels(FILE *out, const source *s) {
-    fprintf(out, "extern const gd_kernel gd_kernels_%s[];\nconst gd_kernel gd_kernels_%s[] = {\n",
-            s->symbol, s->symbol);
-    for (int i = 0; i < n_kernels; i++) {
-        const kernel *k = &kernels[i];
-        if (k->source != s) continue;
-        fprintf(out,
-                "    {.op = \"%s\", .variant = \"%s\", .device = \"%s\", .rank = %d, .flags = %u, "
-                ".run = %s",
-                k->op, k->variant, k->device, k->rank, k->flags, k->run);
-        if (k->match[0]) fprintf(out, ", .match = %s", k->match);
-        if (k->workspace[0]) fprintf(out, ", .workspace = %s", k->workspace);
-        if (k->scratch[0]) fprintf(out, ", .scratch = %s", k->scratch);
-        fputs("},\n", out);
-    }
-    fprintf(out, "};\n");
-}
-
 void write_records(void) {
     for (int k = 0; k < n_sources; k++) {
         source *s = &sources[k];
@@ -273,37 +255,24 @@ void write_records(void) {
             }
             fprintf(out, "};\n");
         }
-        if (s->has_kernels) print_kernels(out, s);
+        if (s->has_kernels) print_kernel_table(out, s);
         if (s->has_makers) print_makers(out, s);
         finish_output();
     }
     FILE *out = begin_output("op_table.c");
     fputs("/* Written by the build from the op records. */\n#include \"dispatch/op.h\"\n\n", out);
-    for (int k = 0; k < n_sources; k++) {
+    for (int k = 0; k < n_sources; k++)
         if (sources[k].has_ops)
             fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].symbol);
-        if (sources[k].has_kernels)
-            fprintf(out, "extern const gd_kernel gd_kernels_%s[];\n", sources[k].symbol);
-    }
     fputs("\nconst gd_op_family gd_op_families[] = {\n", out);
-    int families = 0, kernel_families = 0;
+    int families = 0;
     for (int k = 0; k < n_sources; k++) {
         int count = 0;
         for (int i = 0; i < n_ops; i++)
             if (ops[i]->source == &sources[k]) count += 1 + ops[i]->record.inplace_too;
         if (count) fprintf(out, "    {gd_ops_%s, %d},\n", sources[k].symbol, count), families++;
     }
-    fprintf(out,
-            "};\nconst int gd_op_family_count = %d;\n\nconst gd_kernel_family gd_kernel_families[] "
-            "= {\n",
-            families);
-    for (int k = 0; k < n_sources; k++) {
-        int count = 0;
-        for (int i = 0; i < n_kernels; i++) count += kernels[i].source == &sources[k];
-        if (count)
-            fprintf(out, "    {gd_kernels_%s, %d},\n", sources[k].symbol, count), kernel_families++;
-    }
-    if (!kernel_families) fputs("    {NULL, 0},\n", out);
-    fprintf(out, "};\nconst int gd_kernel_family_count = %d;\n", kernel_families);
+    fprintf(out, "};\nconst int gd_op_family_count = %d;\n", families);
     finish_output();
+    write_kernel_tables();
 }

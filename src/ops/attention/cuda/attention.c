@@ -262,18 +262,9 @@ gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
     return status;
 }
 
-GD_CUDA_ADD(attention_forward_kernel, {.op = "attention_forward",
-                                       .variant = "tiles",
-                                       .device = "cuda",
-                                       .rank = 10,
-                                       .flags = GD_KERNEL_CHECKED | GD_KERNEL_STRIDED_RESULTS,
-                                       .match = gd_cuda_match_attention,
-                                       .run = gd_cuda_run_attention})
-GD_CUDA_ADD(attention_grad_kernel, {.op = "attention_grad",
-                                    .variant = "tiles",
-                                    .device = "cuda",
-                                    .rank = 10,
-                                    .flags = GD_KERNEL_CHECKED | GD_KERNEL_STRIDED_RESULTS,
-                                    .match = gd_cuda_match_attention_grad,
-                                    .workspace = gd_cuda_attention_grad_workspace,
-                                    .run = gd_cuda_run_attention_grad})
+/*kernel attention_forward.tiles  rank 10  checked  strided  run gd_cuda_run_attention  match gd_cuda_match_attention
+ */
+/*kernel attention_grad.tiles  rank 10  checked  strided  run gd_cuda_run_attention_grad  match gd_cuda_match_attention_grad  workspace gd_cuda_attention_grad_workspace
+ */
+
+#include "ops/attention/cuda/attention.gen.h"

@@ -393,21 +393,9 @@ static gd_status run_grad(gd_kernel_call *call) {
                            call->workspace);
 }
 
-GD_CUDA_ADD(dnn_forward_kernel, {.op = "attention_forward",
-                                 .variant = "cudnn",
-                                 .device = "cuda",
-                                 .rank = 20,
-                                 .flags = GD_KERNEL_STRIDED_RESULTS,
-                                 .match = match_forward,
-                                 .run = run_forward,
-                                 .prepare = prepare_forward,
-                                 .release = release_plan})
-GD_CUDA_ADD(dnn_grad_kernel, {.op = "attention_grad",
-                              .variant = "cudnn",
-                              .device = "cuda",
-                              .rank = 20,
-                              .flags = GD_KERNEL_STRIDED_RESULTS,
-                              .match = match_grad,
-                              .run = run_grad,
-                              .prepare = prepare_grad,
-                              .release = release_plan})
+/*kernel attention_forward.cudnn  rank 20  strided  run run_forward  match match_forward  prepare prepare_forward  release release_plan
+ */
+/*kernel attention_grad.cudnn  rank 20  strided  run run_grad  match match_grad  prepare prepare_grad  release release_plan
+ */
+
+#include "ops/attention/cuda/attention_cudnn.gen.h"

@@ -450,8 +450,10 @@ gd_status gd_cuda_conv_epilogue(const gd_kernel_call *call, const gd_cuda_conv_p
                                (p.count + together - 1) / together, &p);
 }
 
-GD_CUDA_CONV_OP(conv_grad_weight_bias, "gemm", 10, .flags = GD_KERNEL_CHECKED,
-                .match = match_weight_bias, .workspace = gd_cuda_conv_workspace,
-                .run = gd_cuda_conv_run)
-GD_CUDA_CONV_OPS("gemm", 10, .flags = GD_KERNEL_CHECKED, .workspace = gd_cuda_conv_workspace,
-                 .run = gd_cuda_conv_run)
+/*kernel conv_grad_weight_bias.gemm  rank 10  checked  run gd_cuda_conv_run  match match_weight_bias  workspace gd_cuda_conv_workspace
+ */
+/*kernel conv{1,2,3}d.gemm, conv_transpose{1,2,3}d.gemm, conv_forward.gemm, conv_relu.gemm, conv_grad_input.gemm,
+ *        conv_grad_weight.gemm  rank 10  checked  run gd_cuda_conv_run  workspace gd_cuda_conv_workspace
+ */
+
+#include "ops/conv/cuda/conv.gen.h"

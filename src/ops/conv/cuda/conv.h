@@ -60,21 +60,4 @@ gd_status gd_cuda_conv_run(gd_kernel_call *call);
 gd_status gd_cuda_conv_epilogue(const gd_kernel_call *call, const gd_cuda_conv_problem *problem,
                                 const gd_cuda_conv_operand *result);
 
-/* Adds a kernel for each op of a convolution, with the other fields of gd_kernel. */
-#define GD_CUDA_CONV_OPS(variant_name, rank_value, ...)                      \
-    GD_CUDA_CONV_OP(conv1d, variant_name, rank_value, __VA_ARGS__)           \
-    GD_CUDA_CONV_OP(conv2d, variant_name, rank_value, __VA_ARGS__)           \
-    GD_CUDA_CONV_OP(conv3d, variant_name, rank_value, __VA_ARGS__)           \
-    GD_CUDA_CONV_OP(conv_transpose1d, variant_name, rank_value, __VA_ARGS__) \
-    GD_CUDA_CONV_OP(conv_transpose2d, variant_name, rank_value, __VA_ARGS__) \
-    GD_CUDA_CONV_OP(conv_transpose3d, variant_name, rank_value, __VA_ARGS__) \
-    GD_CUDA_CONV_OP(conv_forward, variant_name, rank_value, __VA_ARGS__)     \
-    GD_CUDA_CONV_OP(conv_relu, variant_name, rank_value, __VA_ARGS__)        \
-    GD_CUDA_CONV_OP(conv_grad_input, variant_name, rank_value, __VA_ARGS__)  \
-    GD_CUDA_CONV_OP(conv_grad_weight, variant_name, rank_value, __VA_ARGS__)
-#define GD_CUDA_CONV_OP(name, variant_name, rank_value, ...) \
-    GD_CUDA_ADD(                                             \
-        name##_##kernel,                                     \
-        {.op = #name, .variant = variant_name, .device = "cuda", .rank = rank_value, __VA_ARGS__})
-
 #endif

@@ -376,6 +376,8 @@ static bool prefers_channels_last(const gd_kernel_call *call) {
     return q.axes >= 2 && q.x.dims[1] % vector == 0 && q.y.dims[1] % vector == 0;
 }
 
-GD_CUDA_CONV_OPS("cudnn", 20, .flags = GD_KERNEL_STRIDED_RESULTS, .match = match_convolution,
-                 .run = run_convolution, .prepare = prepare_convolution,
-                 .release = release_convolution, .prefers_channels_last = prefers_channels_last)
+/*kernel conv{1,2,3}d.cudnn, conv_transpose{1,2,3}d.cudnn, conv_forward.cudnn, conv_relu.cudnn, conv_grad_input.cudnn,
+ *        conv_grad_weight.cudnn  rank 20  strided  run run_convolution  match match_convolution  prepare prepare_convolution  release release_convolution  prefers_channels_last prefers_channels_last
+ */
+
+#include "ops/conv/cuda/conv_cudnn.gen.h"

@@ -177,25 +177,9 @@ static gd_status run_index_add(gd_kernel_call *call) {
     return status == GD_OK ? queue_sums(call, &p) : status;
 }
 
-GD_CUDA_ADD(embedding_kernel, {.op = "embedding",
-                               .variant = "cuda",
-                               .device = "cuda",
-                               .rank = 10,
-                               .flags = GD_KERNEL_CHECKED,
-                               .match = match_embedding,
-                               .run = run_embedding})
-GD_CUDA_ADD(index_select_kernel, {.op = "index_select",
-                                  .variant = "cuda",
-                                  .device = "cuda",
-                                  .rank = 10,
-                                  .flags = GD_KERNEL_CHECKED,
-                                  .match = match_index_select,
-                                  .run = run_index_select})
-GD_CUDA_ADD(index_add_kernel, {.op = "index_add",
-                               .variant = "cuda",
-                               .device = "cuda",
-                               .rank = 10,
-                               .flags = GD_KERNEL_CHECKED,
-                               .match = match_index_add,
-                               .workspace = add_bytes,
-                               .run = run_index_add})
+/*kernel embedding.rows, index_select.rows  checked  run run_OP  match match_OP
+ */
+/*kernel index_add.segments  checked  run run_OP  match match_OP  workspace add_bytes
+ */
+
+#include "ops/index/cuda/embedding.gen.h"

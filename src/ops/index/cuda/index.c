@@ -281,22 +281,17 @@ static gd_status run_one_hot_found(gd_kernel_call *call) {
     return gd_cuda_launch_each(d, &one_hot_write, p.walk.count * p.classes, &p);
 }
 
-/* --- the kernels ------------------------------------------------------------------------------ */
+/*kernel gather.elements, check_range.elements  checked  run run_OP
+ */
+/*kernel scatter.lines  checked  run run_scatter_set
+ */
+/*kernel scatter_extreme.lines  checked  run run_OP
+ */
+/*kernel scatter_add.lines, scatter_mul.lines  checked  run run_OP  workspace sums_bytes
+ */
+/*kernel nonzero.blocks  checked  run run_OP  workspace nonzero_workspace
+ */
+/*kernel one_hot_found.elements  checked  run run_OP  workspace one_hot_workspace
+ */
 
-#define ADD_WITH_WORKSPACE(name, function, bytes)           \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                \
-                                .variant = "cuda",          \
-                                .device = "cuda",           \
-                                .rank = 10,                 \
-                                .flags = GD_KERNEL_CHECKED, \
-                                .workspace = bytes,         \
-                                .run = function})
-
-GD_CUDA_OP(gather, run_gather)
-GD_CUDA_OP(scatter, run_scatter_set)
-GD_CUDA_OP(scatter_extreme, run_scatter_extreme)
-GD_CUDA_OP(check_range, run_check_range)
-ADD_WITH_WORKSPACE(scatter_add, run_scatter_add, sums_bytes)
-ADD_WITH_WORKSPACE(scatter_mul, run_scatter_mul, sums_bytes)
-ADD_WITH_WORKSPACE(nonzero, run_nonzero, nonzero_workspace)
-ADD_WITH_WORKSPACE(one_hot_found, run_one_hot_found, one_hot_workspace)
+#include "ops/index/cuda/index.gen.h"

@@ -260,20 +260,15 @@ static gd_status run_roll(gd_kernel_call *call) {
     return queue_mapped(call, x, &call->out[0], maps, 0);
 }
 
-GD_CUDA_ADD(cat_kernel, {.op = "cat",
-                         .variant = "cuda",
-                         .device = "cuda",
-                         .rank = 10,
-                         .flags = GD_KERNEL_CHECKED | GD_KERNEL_STRIDED_RESULTS,
-                         .run = run_cat})
-GD_CUDA_OP(stack, run_stack)
-GD_CUDA_OP(pad, run_pad)
-GD_CUDA_OP(slice_grad, run_slice_grad)
-GD_CUDA_OP(flip, run_flip)
-GD_CUDA_ADD(roll_kernel, {.op = "roll",
-                          .variant = "cuda",
-                          .device = "cuda",
-                          .rank = 10,
-                          .flags = GD_KERNEL_CHECKED,
-                          .match = match_roll,
-                          .run = run_roll})
+/*kernel cat.rows  checked  strided  run run_OP
+ */
+/*kernel stack.rows  checked  run run_OP
+ */
+/*kernel pad.mapped, slice_grad.mapped  checked  run run_OP
+ */
+/*kernel flip.copy  checked  run run_OP
+ */
+/*kernel roll.mapped  checked  run run_OP  match match_OP
+ */
+
+#include "ops/join/cuda/join.gen.h"

@@ -228,18 +228,15 @@ static gd_status run_nll_loss_grad(gd_kernel_call *call) {
                                gd_cuda_count(&call->out[0]), &p);
 }
 
-/* --- kernels ---------------------------------------------------------------------------------- */
+/*kernel index_cross_entropy.rows  checked  contiguous  mixed  run run_OP  match match_OP  workspace loss_workspace
+ */
+/*kernel nll_loss.rows  checked  contiguous  run run_OP  workspace loss_workspace
+ */
+/*kernel index_cross_entropy_grad.rows  checked  contiguous  mixed  run run_OP  match match_OP
+ */
+/*kernel nll_loss_grad.rows  checked  contiguous  run run_OP
+ */
+/*kernel index_cross_entropy_with_grad.block  checked  contiguous  run run_OP  match match_with_grad  workspace with_grad_workspace
+ */
 
-GD_CUDA_MIXED_OP(index_cross_entropy, loss_workspace)
-GD_CUDA_CONTIGUOUS_OP(nll_loss, loss_workspace)
-GD_CUDA_MIXED_OP(index_cross_entropy_grad, NULL)
-GD_CUDA_CONTIGUOUS_OP(nll_loss_grad, NULL)
-GD_CUDA_ADD(index_cross_entropy_with_grad_kernel,
-            {.op = "index_cross_entropy_with_grad",
-             .variant = "cuda",
-             .device = "cuda",
-             .rank = 10,
-             .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS,
-             .match = match_with_grad,
-             .workspace = with_grad_workspace,
-             .run = run_index_cross_entropy_with_grad})
+#include "ops/loss/cuda/loss_class.gen.h"

@@ -128,22 +128,20 @@ static gd_status queue_product(gd_kernel_call *call, gd_cuda_matmul *p) {
     return status;
 }
 
-#define TILED_PRODUCT(name)                                                  \
-    static size_t name##_workspace(const gd_kernel_call *call) {             \
-        const gd_cuda_matmul p = plan_##name(call);                          \
-        return partial_bytes(call, &p);                                      \
-    }                                                                        \
-    static gd_status run_##name(gd_kernel_call *call) {                      \
-        gd_cuda_matmul p = plan_##name(call);                                \
-        return queue_product(call, &p);                                      \
-    }                                                                        \
-    const gd_tiled_product gd_tiled_##name = {name##_workspace, run_##name}; \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                                 \
-                                .variant = "tiled",                          \
-                                .device = "cuda",                            \
-                                .rank = 10,                                  \
-                                .flags = GD_KERNEL_CHECKED,                  \
-                                .workspace = name##_workspace,               \
-                                .run = run_##name})
+#define TILED_PRODUCT(name)                                      \
+    static size_t name##_workspace(const gd_kernel_call *call) { \
+        const gd_cuda_matmul p = plan_##name(call);              \
+        return partial_bytes(call, &p);                          \
+    }                                                            \
+    static gd_status run_##name(gd_kernel_call *call) {          \
+        gd_cuda_matmul p = plan_##name(call);                    \
+        return queue_product(call, &p);                          \
+    }                                                            \
+    const gd_tiled_product gd_tiled_##name = {name##_workspace, run_##name};
 TILED_PRODUCT(matmul)
 TILED_PRODUCT(linear)
+
+/*kernel matmul.tiled, linear.tiled  rank 10  checked  run run_OP  workspace OP_workspace
+ */
+
+#include "ops/matmul/cuda/matmul.gen.h"

@@ -287,10 +287,7 @@ static gd_status run_product(gd_kernel_call *call) {
         (long long)q->n);
 }
 
-#define PRODUCT_KERNEL(name, matches, prepares)                                            \
-    {                                                                                      \
-        .op = name, .variant = "cublaslt", .device = "cuda", .rank = 20, .match = matches, \
-        .run = run_product, .prepare = prepares, .release = release_product                \
-    }
-GD_CUDA_ADD(product_matmul, PRODUCT_KERNEL("matmul", match_matmul, prepare_matmul))
-GD_CUDA_ADD(product_linear, PRODUCT_KERNEL("linear", match_linear, prepare_linear))
+/*kernel matmul.cublaslt, linear.cublaslt  rank 20  run run_product  match match_OP  prepare prepare_OP  release release_product
+ */
+
+#include "ops/matmul/cuda/matmul_cublaslt.gen.h"

@@ -293,14 +293,8 @@ static gd_status run_steps(gd_kernel_call *call) {
     return status;
 }
 
-GD_CUDA_ADD(small_steps, {.op = "elementwise_list",
-                          .variant = "small",
-                          .device = "cuda",
-                          .rank = 20,
-                          .flags = GD_KERNEL_CHECKED,
-                          .match = match_steps,
-                          .workspace = steps_workspace,
-                          .run = run_steps})
+/*kernel elementwise_list.matmul_small  rank 20  checked  run run_steps  match match_steps  workspace steps_workspace
+ */
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
@@ -337,19 +331,16 @@ static void release_division(gd_device *d, void *prepared) {
         describe_##name(call, &l);                                                                \
         gd_small_launch_divide(&l, *(const gd_small_division *)call->prepared);                   \
         return gd_small_launch_queue(call, &l);                                                   \
-    }                                                                                             \
-    GD_CUDA_ADD(name##_small, {.op = #name,                                                       \
-                               .variant = "small",                                                \
-                               .device = "cuda",                                                  \
-                               .rank = 30,                                                        \
-                               .flags = GD_KERNEL_CHECKED,                                        \
-                               .match = match_##name,                                             \
-                               .run = run_##name,                                                 \
-                               .prepare = prepare_##name,                                         \
-                               .release = release_division})
+    }
 SMALL_PRODUCT(matmul)
 SMALL_PRODUCT(linear)
 SMALL_PRODUCT(linear_relu)
 SMALL_PRODUCT(matmul_relu_grad)
 SMALL_PRODUCT(linear_grad)
 SMALL_PRODUCT(linear_step)
+
+/*kernel matmul.small, linear.small, linear_relu.small, matmul_relu_grad.small, linear_grad.small,
+ *        linear_step.small  rank 30  checked  run run_OP  match match_OP  prepare prepare_OP  release release_division
+ */
+
+#include "ops/matmul/cuda/matmul_small.gen.h"

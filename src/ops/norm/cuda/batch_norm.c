@@ -256,30 +256,22 @@ static size_t batch_norm_workspace(const gd_kernel_call *call) {
 }
 
 /* Two kernels for each op: the second has its operands copied to row-major order. */
-#define NORM_KERNELS(name, condition, staged_condition)                                 \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                                            \
-                                .variant = "cuda",                                      \
-                                .device = "cuda",                                       \
-                                .rank = 20,                                             \
-                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_STRIDED_RESULTS, \
-                                .match = condition,                                     \
-                                .workspace = batch_norm_workspace,                      \
-                                .run = run_##name})                                     \
-    GD_CUDA_ADD(name##_staged, {.op = #name,                                            \
-                                .variant = "cuda_row_major",                            \
-                                .device = "cuda",                                       \
-                                .rank = 10,                                             \
-                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS,      \
-                                .match = staged_condition,                              \
-                                .workspace = batch_norm_workspace,                      \
-                                .run = run_##name})
 
-NORM_KERNELS(batch_norm, batch_norm_match, NULL)
-NORM_KERNELS(batch_norm_relu, batch_norm_match, NULL)
-NORM_KERNELS(batch_norm_add, batch_norm_add_match, NULL)
-NORM_KERNELS(batch_norm_add_relu, batch_norm_add_match, NULL)
-NORM_KERNELS(batch_norm_grad, batch_norm_grad_match, NULL)
-NORM_KERNELS(batch_norm_relu_grad, batch_norm_relu_grad_match, NULL)
-NORM_KERNELS(batch_norm_add_relu_grad, batch_norm_add_relu_grad_match, has_gz)
-NORM_KERNELS(batch_norm_add_relu_sum_grad, batch_norm_add_relu_grad_match, has_gz)
-NORM_KERNELS(batch_norm_relu_grad_from_x, batch_norm_grad_match, NULL)
+/*kernel batch_norm.channels, batch_norm_relu.channels  rank 20  checked  strided  run run_OP  match batch_norm_match  workspace batch_norm_workspace
+ */
+/*kernel batch_norm_add.channels, batch_norm_add_relu.channels  rank 20  checked  strided  run run_OP  match batch_norm_add_match  workspace batch_norm_workspace
+ */
+/*kernel batch_norm_grad.channels, batch_norm_relu_grad_from_x.channels  rank 20  checked  strided  run run_OP  match batch_norm_grad_match  workspace batch_norm_workspace
+ */
+/*kernel batch_norm_relu_grad.channels  rank 20  checked  strided  run run_OP  match batch_norm_relu_grad_match  workspace batch_norm_workspace
+ */
+/*kernel batch_norm_add_relu_grad.channels, batch_norm_add_relu_sum_grad.channels  rank 20  checked  strided  run run_OP  match batch_norm_add_relu_grad_match  workspace batch_norm_workspace
+ */
+/*kernel batch_norm.row_major, batch_norm_relu.row_major, batch_norm_add.row_major, batch_norm_add_relu.row_major,
+ *        batch_norm_grad.row_major, batch_norm_relu_grad.row_major,
+ *        batch_norm_relu_grad_from_x.row_major  rank 10  checked  contiguous  run run_OP  workspace batch_norm_workspace
+ */
+/*kernel batch_norm_add_relu_grad.row_major, batch_norm_add_relu_sum_grad.row_major  rank 10  checked  contiguous  run run_OP  match has_gz  workspace batch_norm_workspace
+ */
+
+#include "ops/norm/cuda/batch_norm.gen.h"

@@ -287,10 +287,11 @@ static size_t row_norm_grad_workspace(const gd_kernel_call *call) {
     return x->dims[2] != 1 ? planes : partials;
 }
 
-/* --- kernels ---------------------------------------------------------------------------------- */
+/*kernel layer_norm.rows, rms_norm.rows, group_norm.rows  checked  contiguous  mixed  run run_OP  match match_OP
+ */
+/*kernel instance_norm_train.rows  checked  contiguous  run run_instance_norm_train  workspace instance_norm_train_workspace
+ */
+/*kernel row_norm_grad.rows  checked  contiguous  mixed  run run_row_norm_grad  match match_row_norm_grad  workspace row_norm_grad_workspace
+ */
 
-GD_CUDA_MIXED_OP(layer_norm, NULL)
-GD_CUDA_MIXED_OP(rms_norm, NULL)
-GD_CUDA_MIXED_OP(group_norm, NULL)
-GD_CUDA_CONTIGUOUS_OP(instance_norm_train, instance_norm_train_workspace)
-GD_CUDA_MIXED_OP(row_norm_grad, row_norm_grad_workspace)
+#include "ops/norm/cuda/row_norm.gen.h"

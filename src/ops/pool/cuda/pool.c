@@ -414,34 +414,18 @@ static gd_status run_avg_pool_grad(gd_kernel_call *call) {
     return launch_pool(call, &avg_grad_kernels[vector > 1][dtype], &p, x, y, NULL, n, p.in, 1);
 }
 
-#define POOL_OP(name, function, matches)                                                \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                                            \
-                                .variant = "cuda",                                      \
-                                .device = "cuda",                                       \
-                                .rank = 10,                                             \
-                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_STRIDED_RESULTS, \
-                                .match = matches,                                       \
-                                .run = function})
-POOL_OP(max_pool1d, run_max_pool, match_forward)
-POOL_OP(max_pool2d, run_max_pool, match_forward)
-POOL_OP(max_pool3d, run_max_pool, match_forward)
-POOL_OP(max_pool1d_with_indices, run_max_pool, match_forward)
-POOL_OP(max_pool2d_with_indices, run_max_pool, match_forward)
-POOL_OP(max_pool3d_with_indices, run_max_pool, match_forward)
-POOL_OP(adaptive_max_pool1d, run_max_pool, match_forward)
-POOL_OP(adaptive_max_pool2d, run_max_pool, match_forward)
-POOL_OP(adaptive_max_pool3d, run_max_pool, match_forward)
-POOL_OP(adaptive_max_pool1d_with_indices, run_max_pool, match_forward)
-POOL_OP(adaptive_max_pool2d_with_indices, run_max_pool, match_forward)
-POOL_OP(adaptive_max_pool3d_with_indices, run_max_pool, match_forward)
-POOL_OP(avg_pool1d, run_avg_pool, match_forward)
-POOL_OP(avg_pool2d, run_avg_pool, match_forward)
-POOL_OP(avg_pool3d, run_avg_pool, match_forward)
-POOL_OP(adaptive_avg_pool1d, run_avg_pool, match_forward)
-POOL_OP(adaptive_avg_pool2d, run_avg_pool, match_forward)
-POOL_OP(adaptive_avg_pool3d, run_avg_pool, match_forward)
-POOL_OP(avg_pool_grad, run_avg_pool_grad, match_avg_pool_grad)
-POOL_OP(adaptive_avg_pool_grad, run_avg_pool_grad, match_avg_pool_grad)
-POOL_OP(pool_scatter, run_scatter, match_scatter)
-POOL_OP(pool_scatter_relu, run_scatter, match_scatter_relu)
-POOL_OP(pool_gather, run_gather, match_gather)
+/*kernel max_pool{1,2,3}d.windows, max_pool{1,2,3}d_with_indices.windows, adaptive_max_pool{1,2,3}d.windows,
+ *        adaptive_max_pool{1,2,3}d_with_indices.windows  checked  strided  run run_max_pool  match match_forward
+ */
+/*kernel avg_pool{1,2,3}d.windows, adaptive_avg_pool{1,2,3}d.windows  checked  strided  run run_avg_pool  match match_forward
+ */
+/*kernel avg_pool_grad.windows, adaptive_avg_pool_grad.windows  checked  strided  run run_avg_pool_grad  match match_avg_pool_grad
+ */
+/*kernel pool_scatter.windows  checked  strided  run run_scatter  match match_scatter
+ */
+/*kernel pool_scatter_relu.windows  checked  strided  run run_scatter  match match_scatter_relu
+ */
+/*kernel pool_gather.windows  checked  strided  run run_gather  match match_gather
+ */
+
+#include "ops/pool/cuda/pool.gen.h"

@@ -187,21 +187,11 @@ static gd_status run_multinomial(gd_kernel_call *call) {
     return gd_cuda_launch_each(d, &multinomial_rank, p.rows * p.classes, &p);
 }
 
-GD_CUDA_OP(random_key, run_random_key)
-GD_CUDA_OP(key_words, run_key_words)
-GD_CUDA_OP(key_normals, run_key_normals)
-GD_CUDA_OP(key_mask, run_key_mask)
-GD_CUDA_OP(uniform, run_uniform)
-GD_CUDA_OP(rand_like, run_rand_like)
-GD_CUDA_OP(normal, run_normal)
-GD_CUDA_OP(randn_like, run_randn_like)
-GD_CUDA_OP(randint, run_randint)
-GD_CUDA_OP(bernoulli, run_bernoulli)
-GD_CUDA_OP(dropout_train, run_dropout_train)
-GD_CUDA_ADD(multinomial_kernel, {.op = "multinomial",
-                                 .variant = "cuda",
-                                 .device = "cuda",
-                                 .rank = 10,
-                                 .flags = GD_KERNEL_CHECKED,
-                                 .workspace = multinomial_workspace,
-                                 .run = run_multinomial})
+/*kernel random_key.elements, key_words.elements, key_normals.elements, key_mask.elements, uniform.elements,
+ *        rand_like.elements, normal.elements, randn_like.elements, randint.elements, bernoulli.elements,
+ *        dropout_train.elements  checked  run run_OP
+ */
+/*kernel multinomial.elements  checked  run run_multinomial  workspace multinomial_workspace
+ */
+
+#include "ops/random/cuda/random.gen.h"

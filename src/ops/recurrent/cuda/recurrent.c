@@ -369,20 +369,9 @@ static gd_status run_backward(gd_kernel_call *call) {
     return launch_recurrent(call, &p, &w);
 }
 
-GD_CUDA_ADD(recurrent_kernel, {.op = "recurrent",
-                               .variant = "cuda",
-                               .device = "cuda",
-                               .rank = 10,
-                               .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS,
-                               .match = match_forward,
-                               .run = run_forward,
-                               .prepare = prepare_forward,
-                               .release = release_forward})
-GD_CUDA_ADD(recurrent_grad_kernel, {.op = "recurrent_grad",
-                                    .variant = "cuda",
-                                    .device = "cuda",
-                                    .rank = 10,
-                                    .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS,
-                                    .match = match_backward,
-                                    .workspace = backward_bytes,
-                                    .run = run_backward})
+/*kernel recurrent.steps  checked  contiguous  run run_forward  match match_forward  prepare prepare_forward  release release_forward
+ */
+/*kernel recurrent_grad.steps  checked  contiguous  run run_backward  match match_backward  workspace backward_bytes
+ */
+
+#include "ops/recurrent/cuda/recurrent.gen.h"

@@ -229,14 +229,7 @@ static gd_status run_min_with_index(gd_kernel_call *call) {
     static size_t name##_workspace(const gd_kernel_call *call) { \
         const gd_##name##_options *o = call->attrs;              \
         return partials_bytes(call, mask);                       \
-    }                                                            \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                     \
-                                .variant = "cuda",               \
-                                .device = "cuda",                \
-                                .rank = 10,                      \
-                                .flags = GD_KERNEL_CHECKED,      \
-                                .workspace = name##_workspace,   \
-                                .run = run_##name})
+    }
 #define REDUCTION_OVER_AXES(name) REDUCTION(name, reduced_axes(&call->in[0], &o->axis))
 #define REDUCTION_OVER_AXIS(name) REDUCTION(name, reduced_axis(&call->in[0], o->axis))
 
@@ -251,3 +244,9 @@ REDUCTION_OVER_AXIS(argmax)
 REDUCTION_OVER_AXIS(argmin)
 REDUCTION_OVER_AXIS(max_with_index)
 REDUCTION_OVER_AXIS(min_with_index)
+
+/*kernel sum.blocks, mean.blocks, prod.blocks, any.blocks, all.blocks, max.blocks, min.blocks, argmax.blocks,
+ *        argmin.blocks, max_with_index.blocks, min_with_index.blocks  checked  run run_OP  workspace OP_workspace
+ */
+
+#include "ops/reduce/cuda/reduce.gen.h"

@@ -119,19 +119,9 @@ static gd_status run_logsumexp(gd_kernel_call *call) {
     return queue_lines(call, &forward_kernels, &p);
 }
 
-/* --- kernels ---------------------------------------------------------------------------------- */
+/*kernel softmax.rows, log_softmax.rows, softmax_grad.rows, log_softmax_grad.rows  checked  contiguous  run run_OP
+ */
+/*kernel logsumexp.rows  checked  contiguous  run run_logsumexp  match logsumexp_match
+ */
 
-#define ROW_MAJOR_KERNEL(name, condition)                                          \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                                       \
-                                .variant = "cuda",                                 \
-                                .device = "cuda",                                  \
-                                .rank = 10,                                        \
-                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS, \
-                                .match = condition,                                \
-                                .run = run_##name})
-
-ROW_MAJOR_KERNEL(softmax, NULL)
-ROW_MAJOR_KERNEL(log_softmax, NULL)
-ROW_MAJOR_KERNEL(softmax_grad, NULL)
-ROW_MAJOR_KERNEL(log_softmax_grad, NULL)
-ROW_MAJOR_KERNEL(logsumexp, logsumexp_match)
+#include "ops/softmax/cuda/softmax.gen.h"

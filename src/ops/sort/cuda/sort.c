@@ -151,18 +151,9 @@ static gd_status run_sort(gd_kernel_call *call) {
     return status == GD_OK ? gd_cuda_launch_each(call->device, &sort_results, count, &p) : status;
 }
 
-/* --- the kernels ------------------------------------------------------------------------------ */
+/*kernel cumsum.blocks, cumprod.blocks, linear_recurrence.blocks  checked  run run_OP  workspace OP_workspace
+ */
+/*kernel sort.merge  checked  run run_sort  workspace sort_workspace
+ */
 
-#define ADD_WITH_WORKSPACE(name)                               \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                   \
-                                .variant = "cuda",             \
-                                .device = "cuda",              \
-                                .rank = 10,                    \
-                                .flags = GD_KERNEL_CHECKED,    \
-                                .workspace = name##_workspace, \
-                                .run = run_##name})
-
-ADD_WITH_WORKSPACE(cumsum)
-ADD_WITH_WORKSPACE(cumprod)
-ADD_WITH_WORKSPACE(linear_recurrence)
-ADD_WITH_WORKSPACE(sort)
+#include "ops/sort/cuda/sort.gen.h"
