@@ -18,7 +18,6 @@
 #include "codegen/scalar_math.h"
 #include "core/float_to_int.h"
 #include "core/half.h"
-#include "ops/random/random_dist.h"
 #undef inline
 
 #endif

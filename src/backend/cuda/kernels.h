@@ -35,6 +35,11 @@ static inline bool gd_cuda_tf32(const gd_kernel_call *call) {
     return call->tf32 && gd_cuda_state_of(call->device)->capability >= 80;
 }
 
+/* Kernels check data while they write. That is right for new outputs: those of a failed call are never
+ * read. Outputs that existed before the call must not change if it fails, so a kernel that only checks
+ * runs first. */
+static inline bool gd_cuda_checks_first(const gd_kernel_call *call) { return call->overwrites; }
+
 static inline long long gd_cuda_count(const gd_view *v) {
     long long count = 1;
     for (int i = 0; i < v->rank; i++) count *= v->dims[i];
@@ -76,5 +81,7 @@ gd_status gd_cuda_launch_each(gd_device *d, gd_cuda_kernel *kernel, long long co
 
 /* Queues a copy, with conversion, of `from`, which is broadcast to the shape of `to` (copy.c). */
 gd_status gd_cuda_queue_copy(const gd_kernel_call *call, const gd_view *to, const gd_view *from);
+/* The same for views of different shapes: the elements keep their row-major order. */
+gd_status gd_cuda_queue_reshape(const gd_kernel_call *call, const gd_view *to, const gd_view *from);
 
 #endif

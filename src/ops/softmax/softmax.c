@@ -5,7 +5,6 @@
 #include "gradus/ops.h"
 #include "dispatch/body.h"
 #include "dispatch/infer.h"
-#include "ops/reduce/reduce.h"
 
 static gd_status infer_axis(gd_infer *i, int64_t axis) {
     int k;

@@ -4,6 +4,7 @@
 
 #include "ops/attention/cuda/attention_args.h"
 #include "backend/cuda/typed.cuh"
+#include "ops/random/cuda/random_dist.cuh"
 
 /* The dynamic shared memory of a block. */
 #ifdef __CUDACC__

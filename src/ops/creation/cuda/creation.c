@@ -1,12 +1,12 @@
 /* creation.c - constants and ranges. */
-#include "ops/creation/cuda/creation_args.h"
+#include "ops/creation/cuda/creation.h"
 
 #include <string.h>
 
-#include "backend/cuda/kernels.h"
 #include "core/half.h"
 #include "core/integer.h"
 #include "gradus/ops.h"
+#include "ops/creation/cuda/creation_args.h"
 
 static gd_cuda_kernel fill_views = GD_CUDA_KERNEL("creation/creation", "gd_fill_views");
 static gd_cuda_kernel fill_bytes = GD_CUDA_KERNEL("creation/creation", "gd_fill_bytes");
@@ -27,8 +27,8 @@ static unsigned long long number_bits(gd_dtype dtype, gd_number value) {
     return bits;
 }
 
-static gd_status queue_fill(const gd_kernel_call *call, const gd_view *to,
-                            unsigned long long bits) {
+gd_status gd_cuda_queue_fill(const gd_kernel_call *call, const gd_view *to,
+                             unsigned long long bits) {
     const gd_cuda_call c = gd_cuda_call_of(call);
     if (!gd_cuda_is_contiguous(to)) {
         const gd_cuda_fill p = {c, gd_cuda_view_of(to), bits};
@@ -44,7 +44,7 @@ static gd_status queue_fill(const gd_kernel_call *call, const gd_view *to,
 static gd_status run_full(gd_kernel_call *call) {
     const gd_full_options *o = call->attrs;
     const gd_view *y = &call->out[0];
-    return queue_fill(call, y, number_bits(y->dtype, o->value));
+    return gd_cuda_queue_fill(call, y, number_bits(y->dtype, o->value));
 }
 
 static gd_status run_arange(gd_kernel_call *call) {
@@ -60,10 +60,7 @@ static gd_status run_arange(gd_kernel_call *call) {
     return gd_cuda_launch_each(call->device, &fill_arange, p.to.count, &p);
 }
 
-/* The result is true. */
-static gd_status run_group(gd_kernel_call *call) { return queue_fill(call, &call->out[0], 1); }
-
-/*kernel full.elements, arange.elements, group.elements  checked  run run_OP
+/*kernel full.elements, arange.elements  checked  run run_OP
  */
 
 #include "ops/creation/cuda/creation.gen.h"

@@ -1,4 +1,4 @@
-/* index.c - gather and scatter, range checks, nonzero and one_hot_found. */
+/* index.c - gather and scatter, nonzero and one_hot_found. */
 #include "ops/index/cuda/index_args.h"
 
 #include <math.h>
@@ -10,17 +10,11 @@
 
 static gd_cuda_kernel gather_elements = GD_CUDA_KERNEL("index/index", "gd_gather_elements");
 static gd_cuda_kernel scatter_lines = GD_CUDA_KERNEL("index/index", "gd_scatter_lines");
-static gd_cuda_kernel check_elements = GD_CUDA_KERNEL("index/index", "gd_check_elements");
 static gd_cuda_kernel nonzero_counts = GD_CUDA_KERNEL("index/index", "gd_nonzero_counts");
 static gd_cuda_kernel nonzero_starts = GD_CUDA_KERNEL("index/index", "gd_nonzero_starts");
 static gd_cuda_kernel nonzero_positions = GD_CUDA_KERNEL("index/index", "gd_nonzero_positions");
 static gd_cuda_kernel one_hot_largest = GD_CUDA_KERNEL("index/index", "gd_one_hot_largest");
 static gd_cuda_kernel one_hot_write = GD_CUDA_KERNEL("index/index", "gd_one_hot_write");
-
-/* Kernels check indices while they write. That is right for new outputs: those of a failed call are
- * never read. Outputs that existed before the call must not change if it fails, so a kernel that
- * only checks runs first. */
-static bool checks_first(const gd_kernel_call *call) { return call->overwrites; }
 
 /* --- gather ----------------------------------------------------------------------------------- */
 
@@ -51,7 +45,8 @@ static gd_status run_gather(gd_kernel_call *call) {
     const gd_view x = gd_cuda_at_least_1d(call->in[0]), index = gd_cuda_at_least_1d(call->in[1]),
                   y = gd_cuda_at_least_1d(call->out[0]);
     const int axis = gd_cuda_axis(o->axis, x.rank);
-    gd_status status = checks_first(call) ? queue_gather(call, &x, &index, NULL, axis) : GD_OK;
+    gd_status status =
+        gd_cuda_checks_first(call) ? queue_gather(call, &x, &index, NULL, axis) : GD_OK;
     return status == GD_OK ? queue_gather(call, &x, &index, &y, axis) : status;
 }
 
@@ -132,7 +127,8 @@ static gd_status run_scatter(gd_kernel_call *call, int64_t given_axis, gd_cuda_s
         sums.dtype = GD_F32;
         for (int d = sums.rank; d-- > 0; stride *= sums.dims[d]) sums.strides[d] = stride;
     }
-    gd_status status = checks_first(call) ? queue_gather(call, &x, &index, NULL, axis) : GD_OK;
+    gd_status status =
+        gd_cuda_checks_first(call) ? queue_gather(call, &x, &index, NULL, axis) : GD_OK;
     if (status == GD_OK) status = gd_cuda_queue_copy(call, &sums, &x);
     if (status == GD_OK) status = queue_scatter(call, &sums, axis, mode, forgets);
     if (status == GD_OK && widens) status = gd_cuda_queue_copy(call, &y, &sums);
@@ -159,35 +155,6 @@ static gd_status run_scatter_extreme(gd_kernel_call *call) {
     return run_scatter(call, o->axis,
                        o->largest ? GD_CUDA_SCATTER_LARGEST : GD_CUDA_SCATTER_SMALLEST,
                        !o->include_self);
-}
-
-/* --- check_range ------------------------------------------------------------------------------ */
-
-static gd_status run_check_range(gd_kernel_call *call) {
-    const gd_check_range_options *o = call->attrs;
-    const gd_view *x = &call->in[0], *y = &call->out[0];
-    const gd_data_error report = gd_range_problem(o->what, gd_number_i64(o->high), o->but, 0, 0, 0);
-    gd_cuda_check_range p = {
-        .call = gd_cuda_call_of(call),
-        .walk = gd_cuda_walk_over(x->rank, x->dims, -1, (const gd_view *[]){x, y, NULL}),
-        .x = x->data,
-        .dtype = (int)x->dtype,
-        .bytes = (int)gd_cuda_element_size(x->dtype),
-        .low = o->low.value,
-        .high = o->high.value,
-        .integer_low = gd_number_i64(o->low),
-        .integer_high = gd_number_i64(o->high),
-        .but = o->but,
-        .has_but = o->but != GD_UNSET,
-        .problem = report.problem,
-        .values = {report.values[1], report.values[2]},
-    };
-    if (checks_first(call)) {
-        gd_status status = gd_cuda_launch_each(call->device, &check_elements, p.walk.count, &p);
-        if (status != GD_OK) return status;
-    }
-    p.y = y->data;
-    return gd_cuda_launch_each(call->device, &check_elements, p.walk.count, &p);
 }
 
 /* --- results of unknown size ------------------------------------------------------------------ */
@@ -281,7 +248,7 @@ static gd_status run_one_hot_found(gd_kernel_call *call) {
     return gd_cuda_launch_each(d, &one_hot_write, p.walk.count * p.classes, &p);
 }
 
-/*kernel gather.elements, check_range.elements  checked  run run_OP
+/*kernel gather.elements  checked  run run_OP
  */
 /*kernel scatter.lines  checked  run run_scatter_set
  */

@@ -46,20 +46,6 @@ typedef struct gd_cuda_scatter {
     long long integer_identity;
 } gd_cuda_scatter;
 
-typedef struct gd_cuda_check_range {
-    gd_cuda_call call;
-    gd_cuda_walk walk; /* over x; views: x, y */
-    const void *x;
-    void *y; /* NULL: only checks */
-    int dtype, bytes;
-    double low, high;
-    long long integer_low, integer_high;
-    long long but; /* one more integer that is allowed, if has_but */
-    int has_but;
-    int problem; /* of the report, with the values 1 and 2 */
-    long long values[2];
-} gd_cuda_check_range;
-
 /* The positions of elements that are not 0. The elements are divided into chunks, one thread each:
  * they are counted, the starts of the chunks are summed up, and the positions are written. */
 typedef struct gd_cuda_nonzero {

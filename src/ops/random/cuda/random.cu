@@ -4,6 +4,7 @@
  */
 #include "backend/cuda/element.cuh"
 #include "ops/random/cuda/random_args.h"
+#include "ops/random/cuda/random_dist.cuh"
 #include "gradus/backend.h"
 
 static __device__ __forceinline__ gd_rng load_rng(const gd_cuda_rng &r) {
