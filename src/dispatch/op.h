@@ -16,6 +16,7 @@ typedef struct gd_op_state gd_op_state;
 
 struct gd_op {
     const char *name, *doc, *onnx, *caffe;
+    const char *family; /* its folder in src/ops; NULL: created at run time */
     unsigned flags;
     const gd_op_param *inputs, *outputs;
     int n_inputs, n_outputs;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "dispatch/op.h"
 #include "format/file.h"
 #include "gradus/testing.h"
 #include "suites.h"
@@ -93,6 +94,20 @@ static void check_bodies_end(const test_cases *cases) {
     gd_set_op_bodies(false);
 }
 
+/* The cases of an op are in the file that has the name of its family. */
+static void check_families(const test_cases *cases) {
+    for (int b = 0; b < cases->n_blocks; b++) {
+        const test_block *block = &cases->blocks[b];
+        const gd_op *op = block->op->base ? block->op->base : block->op;
+        if (strcmp(block->family, op->family) == 0) report_pass();
+        else
+            report_fail(
+                NULL, GD_DTYPE_NONE,
+                "%s is in src/ops/%s, so its cases belong in tests/cases/%s.txt, not in %s.txt",
+                gd_op_name(op), op->family, op->family, block->family);
+    }
+}
+
 void suite_coverage(const test_cases *cases) {
     int ops = 0, covered = 0, differentiable = 0, with_torch = 0, n_cases = 0;
     if (only_op || only_family) {
@@ -128,6 +143,7 @@ void suite_coverage(const test_cases *cases) {
         if (!*gd_op_doc(op))
             report_fail(NULL, GD_DTYPE_NONE, "%s has no documentation", gd_op_name(op));
     }
+    check_families(cases);
     check_onnx_page();
     check_reference();
     check_kernel_count();

@@ -161,6 +161,8 @@ static void read_source(const char *path) {
     for (size_t i = 0; i < length; i++) s->symbol[i] = s->name[i] == '/' ? '_' : s->name[i];
     const char *slash = strrchr(s->name, '/');
     s->stem = slash ? slash + 1 : s->name;
+    const char *family = strncmp(s->name, "ops/", 4) == 0 ? s->name + 4 : s->name;
+    snprintf(s->family, sizeof s->family, "%.*s", (int)strcspn(family, "/"), family);
     const char *dash = strstr(s->text, " - "), *end = strchr(s->text, '\n');
     if (dash && end && dash < end)
         snprintf(s->title, sizeof s->title, "%.*s", (int)(end - dash - 3), dash + 3);

@@ -39,6 +39,7 @@ typedef struct source {
     char name[128];   /* its path below ROOT without the suffix: "ops/elementwise" */
     char symbol[128]; /* the same as an identifier: "ops_elementwise" */
     const char *stem; /* the last part of its name: "elementwise" */
+    char family[64];  /* "conv" of ops/conv/conv_body.c; elsewhere its first folder: "dispatch" */
     char *text;
     char title[160]; /* its first comment line after " - ", for headings */
     bool has_ops, has_kernels, has_makers;

@@ -181,6 +181,7 @@ static void print_record(FILE *out, op *o, bool inplace) {
     fprintf(out, "const gd_op gd_op_%s%s = {\n    .name = \"%s%s\",\n    .doc = ", r->name,
             inplace ? "_" : "", r->name, inplace ? "_" : "");
     print_string(out, r->doc);
+    fprintf(out, ",\n    .family = \"%s\"", o->source->family);
     fprintf(out, ",\n    .onnx = \"%s\", .caffe = \"%s\",\n    .flags = 0x%x,\n",
             inplace ? "" : r->onnx, inplace ? "" : r->caffe,
             r->flags | (inplace ? GD_OP_INPLACE : 0));
