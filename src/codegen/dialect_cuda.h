@@ -10,6 +10,14 @@
 
 #include "codegen/dialect.h"
 
+/* The multiprocessors of the GPU that tiles, parts of sums and threads are chosen for, those of an
+ * H100. Not the number of the device that runs: how a sum is divided would then depend on the device,
+ * and with it the bits of the result. */
+enum { GD_CUDA_PROCESSORS = 132 };
+
+/* Threads that keep such a GPU busy: 512 on each multiprocessor. */
+enum { GD_CUDA_ENOUGH_THREADS = 512 * GD_CUDA_PROCESSORS };
+
 typedef enum gd_cuda_variant {
     GD_CUDA_VECTORS,  /* operands that are contiguous in the innermost dimension, or broadcast */
     GD_CUDA_ELEMENTS, /* any strides */

@@ -10,6 +10,7 @@
 
 #include "backend/cuda/view.h"
 #include "backend/cuda/state.h"
+#include "codegen/dialect_cuda.h"
 #include "dispatch/kernel_family.h"
 
 /* All kernels, in an array that stays valid (kernels.c). */
@@ -60,6 +61,38 @@ static inline size_t gd_cuda_element_size(gd_dtype dtype) {
 
 static inline bool gd_cuda_is_float(gd_dtype dtype) {
     return dtype == GD_F16 || dtype == GD_BF16 || dtype == GD_F32 || dtype == GD_F64;
+}
+
+/* f16 or bf16. */
+static inline bool gd_cuda_is_narrow(gd_dtype dtype) { return dtype == GD_F16 || dtype == GD_BF16; }
+
+/* The dtype in which kernels add floats of this one. */
+static inline gd_dtype gd_cuda_wide_dtype(gd_dtype dtype) {
+    return dtype == GD_F64 ? GD_F64 : GD_F32;
+}
+
+/* A kernel for each float dtype: its number in an array, and such an array of functions
+ * BEFORE_f64AFTER, BEFORE_f32AFTER and so on. */
+enum { GD_CUDA_IN_F64, GD_CUDA_IN_F32, GD_CUDA_IN_F16, GD_CUDA_IN_BF16, GD_CUDA_FLOATS };
+static inline int gd_cuda_float_number(gd_dtype dtype) {
+    return dtype == GD_F64   ? GD_CUDA_IN_F64
+           : dtype == GD_F32 ? GD_CUDA_IN_F32
+           : dtype == GD_F16 ? GD_CUDA_IN_F16
+                             : GD_CUDA_IN_BF16;
+}
+#define GD_CUDA_FLOAT_KERNELS(image, before, after, shared_bytes)                             \
+    {                                                                                         \
+        [GD_CUDA_IN_F64] = GD_CUDA_KERNEL_SHARED(image, before "_f64" after, shared_bytes),   \
+        [GD_CUDA_IN_F32] = GD_CUDA_KERNEL_SHARED(image, before "_f32" after, shared_bytes),   \
+        [GD_CUDA_IN_F16] = GD_CUDA_KERNEL_SHARED(image, before "_f16" after, shared_bytes),   \
+        [GD_CUDA_IN_BF16] = GD_CUDA_KERNEL_SHARED(image, before "_bf16" after, shared_bytes), \
+    }
+
+/* The largest power of two up to 16 that divides the number: the bytes that can be copied at once. */
+static inline int gd_cuda_copy_unit(long long number) {
+    int unit = 16;
+    while (number % unit != 0) unit /= 2;
+    return unit;
 }
 
 /* Whether 16 bytes can be read at once. */

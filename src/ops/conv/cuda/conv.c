@@ -82,8 +82,7 @@ gd_cuda_conv_problem gd_cuda_conv_problem_of(const gd_kernel_call *call) {
 
 enum {
     DEPTH = GD_CUDA_CONV_DEPTH,
-    ENOUGH_THREADS = 67584, /* to keep a device busy: 132 multiprocessors, 512 on each */
-    LEAST_CHUNK = 128,      /* of k, in one part */
+    LEAST_CHUNK = 128, /* of k, in one part */
 };
 
 typedef enum { TILE_FEW, TILE_MIDDLE, TILE_WIDE, TILE_LARGE } tile_number;
@@ -215,10 +214,11 @@ static tile_number choose_tile(const gd_cuda_conv *p) {
     if (p->any) return TILE_MIDDLE;
     if (used_rows(p, TILE_MIDDLE) < wasteful * used_rows(p, TILE_FEW)) return TILE_FEW;
     if (p->dtype != GD_F32) return TILE_MIDDLE;
-    const long long parts = p->k / 1024 > 1 ? p->k / 1024 : 1, processors = 132;
-    if (used_rows(p, TILE_LARGE) >= wasteful && count_tiles(p, TILE_LARGE) * parts >= processors)
+    const long long parts = p->k / 1024 > 1 ? p->k / 1024 : 1;
+    if (used_rows(p, TILE_LARGE) >= wasteful &&
+        count_tiles(p, TILE_LARGE) * parts >= GD_CUDA_PROCESSORS)
         return TILE_LARGE;
-    return count_tiles(p, TILE_WIDE) * parts >= 2 * processors ? TILE_WIDE : TILE_MIDDLE;
+    return count_tiles(p, TILE_WIDE) * parts >= 2 * GD_CUDA_PROCESSORS ? TILE_WIDE : TILE_MIDDLE;
 }
 
 /* How a product is computed without tiles, which few rows would leave almost empty. */
@@ -240,7 +240,8 @@ static direct_way choose_direct_way(const gd_cuda_conv *p) {
 
 /* The number of parts depends on the shape alone, so that all devices add in the same order. */
 static void divide_depth(gd_cuda_conv *p, tile_number tile) {
-    const long long count = count_tiles(p, tile), enough = ENOUGH_THREADS / tiles[tile].threads;
+    const long long count = count_tiles(p, tile),
+                    enough = GD_CUDA_ENOUGH_THREADS / tiles[tile].threads;
     p->parts = 1;
     if (count > 0 && count < enough && choose_direct_way(p) == DIRECT_NOT) {
         const long long most = p->k / LEAST_CHUNK;

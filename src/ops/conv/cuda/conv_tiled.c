@@ -190,18 +190,14 @@ static int64_t chunk_of(int64_t k, int parts, const tile_record *tile) {
     return round_up((k + parts - 1) / parts, tile->depth);
 }
 
-/* Multiprocessors of the device that the estimates are for. The choice of a tile depends on the
- * shape alone, so that all devices add in the same order; but small ones have too little shared
- * memory for some tiles. */
-enum { PROCESSORS = 132 };
-
-/* An estimate of the time in cycles. `k` products are summed at most. */
+/* An estimate of the time in cycles. The choice of a tile depends on the shape alone, so that all
+ * devices add in the same order; but small ones have too little shared memory for some tiles. `k` products are summed at most. */
 static double estimate_time(const gd_cuda_conv_tiled *t, const tile_record *tile, int64_t k,
                             int parts) {
     enum { LANES = 128, BEGIN = 6000, ADD = 7500, ADD_GROUPS = 16000 };
     const double lone = 1.3; /* a block alone on a multiprocessor hides less of its latencies */
     const int64_t chunk = chunk_of(k, parts, tile), blocks = count_blocks(t, tile) * parts,
-                  each = (blocks + PROCESSORS - 1) / PROCESSORS;
+                  each = (blocks + GD_CUDA_PROCESSORS - 1) / GD_CUDA_PROCESSORS;
     const double products = (double)chunk * tile->rows * tile->columns,
                  rate = LANES * tile->speed / 100.0 / (each == 1 && tile->blocks > 1 ? lone : 1.0),
                  adding = parts == 1                      ? 0
@@ -234,7 +230,7 @@ static tile_choice choose_tile(const gd_device *d, const gd_cuda_conv_tiled *t) 
         const int64_t blocks = count_blocks(t, &tiles[i]);
         if (tiles[i].shared_bytes > gd_cuda_state_of(d)->shared_bytes) continue;
         for (int b = 0; b < 4; b++) {
-            const int64_t parts = b == 0 ? 1 : blocks_each[b] * PROCESSORS / blocks;
+            const int64_t parts = b == 0 ? 1 : blocks_each[b] * GD_CUDA_PROCESSORS / blocks;
             if (b > 0 && !has_parts(t, blocks, parts)) continue;
             if (!tiles[i].folds && chunk_of(k, (int)parts, &tiles[i]) > LONG_SUM * tiles[i].slices)
                 continue;

@@ -10,30 +10,14 @@ static gd_cuda_kernel add_count = GD_CUDA_KERNEL("index/embedding", "gd_index_ad
 static gd_cuda_kernel add_reserve = GD_CUDA_KERNEL("index/embedding", "gd_index_add_reserve");
 static gd_cuda_kernel add_place = GD_CUDA_KERNEL("index/embedding", "gd_index_add_place");
 
-enum { F64, F32, F16, BF16, DTYPES };
-
-static int number_of(gd_dtype dtype) {
-    return dtype == GD_F64 ? F64 : dtype == GD_F32 ? F32 : dtype == GD_F16 ? F16 : BF16;
-}
-
-#define KERNELS(before, after)                                                            \
-    {                                                                                     \
-        [F64] = GD_CUDA_KERNEL("index/embedding", "gd_index_add_" before "_f64" after),   \
-        [F32] = GD_CUDA_KERNEL("index/embedding", "gd_index_add_" before "_f32" after),   \
-        [F16] = GD_CUDA_KERNEL("index/embedding", "gd_index_add_" before "_f16" after),   \
-        [BF16] = GD_CUDA_KERNEL("index/embedding", "gd_index_add_" before "_bf16" after), \
-    }
-static gd_cuda_kernel add_short[2][DTYPES] = {KERNELS("short", ""), KERNELS("short", "_vector")};
-static gd_cuda_kernel add_long[2][DTYPES] = {KERNELS("long", ""), KERNELS("long", "_vector")};
+#define KERNELS(before, after) \
+    GD_CUDA_FLOAT_KERNELS("index/embedding", "gd_index_add_" before, after, 0)
+static gd_cuda_kernel add_short[2][GD_CUDA_FLOATS] = {KERNELS("short", ""),
+                                                      KERNELS("short", "_vector")};
+static gd_cuda_kernel add_long[2][GD_CUDA_FLOATS] = {KERNELS("long", ""),
+                                                     KERNELS("long", "_vector")};
 
 /* --- selection -------------------------------------------------------------------------------- */
-
-/* The largest power of two up to 16 that divides the number. */
-static int common_unit(long long number) {
-    int unit = 16;
-    while (number % unit != 0) unit /= 2;
-    return unit;
-}
 
 /* Outputs that existed before the call must not change if it fails: the indices are checked
  * first. */
@@ -66,7 +50,7 @@ static gd_status take_rows_of(const gd_kernel_call *call, const gd_view *x, cons
         p.y = NULL;
         return gd_cuda_launch_each(call->device, &take_rows, p.count, &p);
     }
-    p.unit = common_unit(bytes | (long long)((uintptr_t)x->data | (uintptr_t)y->data));
+    p.unit = gd_cuda_copy_unit(bytes | (long long)((uintptr_t)x->data | (uintptr_t)y->data));
     p.row = bytes / p.unit;
     return queue_take(call, &p);
 }
@@ -130,10 +114,10 @@ static gd_status queue_sums(const gd_kernel_call *call, const gd_cuda_index_add 
     const int64_t work = p->most_segments * p->outer * parts,
                   most = 16 * (int64_t)gd_cuda_state_of(call->device)->processors,
                   warps = (work + GD_CUDA_ADD_WARPS - 1) / GD_CUDA_ADD_WARPS;
-    gd_status status = gd_cuda_launch(call->device, &add_short[wide][number_of(dtype)],
+    gd_status status = gd_cuda_launch(call->device, &add_short[wide][gd_cuda_float_number(dtype)],
                                       warps < most ? warps : most, GD_CUDA_ADD_THREADS, p);
     if (status != GD_OK || p->count <= GD_CUDA_SHORT_SEGMENT) return status;
-    return gd_cuda_launch(call->device, &add_long[wide][number_of(dtype)],
+    return gd_cuda_launch(call->device, &add_long[wide][gd_cuda_float_number(dtype)],
                           work < most ? work : most, GD_CUDA_LONG_THREADS, p);
 }
 

@@ -6,13 +6,6 @@
 
 static gd_cuda_kernel join_pieces = GD_CUDA_KERNEL("join/join", "gd_join_pieces");
 
-/* The largest power of two up to 16 that divides the number. */
-static int common_unit(long long number) {
-    int unit = 16;
-    while (number % unit != 0) unit /= 2;
-    return unit;
-}
-
 /* --- cat and stack ---------------------------------------------------------------------------- */
 
 /* The bytes of x in a row of y: its dimensions from `axis` on. */
@@ -46,7 +39,7 @@ static gd_status queue_rows(const gd_kernel_call *call, int rank, int axis) {
     }
     if (rows == 0 || total == 0) return GD_OK;
     gd_cuda_join p = {.call = gd_cuda_call_of(call), .y = y->data, .rows = rows};
-    p.unit = common_unit(mixed);
+    p.unit = gd_cuda_copy_unit(mixed);
     p.row = total / p.unit;
     long long start = 0, largest = 0; /* units of the largest piece */
     gd_status status = GD_OK;

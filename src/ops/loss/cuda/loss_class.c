@@ -91,8 +91,6 @@ static void set_loss(gd_cuda_class_loss *p, const gd_view *y) {
     p->y_dtype = (int)y->dtype;
 }
 
-static bool is_narrow(gd_dtype dtype) { return dtype == GD_F16 || dtype == GD_BF16; }
-
 /* The weights have the dtype of the scores. */
 static bool match_weights(const gd_kernel_call *call, int weight, gd_dtype scores) {
     const gd_view w = gd_optional_view(call, weight);
@@ -101,7 +99,7 @@ static bool match_weights(const gd_kernel_call *call, int weight, gd_dtype score
 
 /* Whether shift and scale have the dtype in which the kernels compute. */
 static bool match_statistics(const gd_view *statistics, gd_dtype scores) {
-    const gd_dtype wide = scores == GD_F64 ? GD_F64 : GD_F32;
+    const gd_dtype wide = gd_cuda_wide_dtype(scores);
     return statistics[0].dtype == wide && statistics[1].dtype == wide;
 }
 
@@ -109,7 +107,7 @@ static bool match_statistics(const gd_view *statistics, gd_dtype scores) {
 static bool match_index_cross_entropy(const gd_kernel_call *call) {
     const gd_dtype x = call->in[0].dtype, y = call->out[0].dtype;
     return match_weights(call, 2, x) && match_statistics(call->out + 1, x) &&
-           call->out[3].dtype == GD_F64 && (y == x || (is_narrow(x) && y == GD_F32));
+           call->out[3].dtype == GD_F64 && (y == x || (gd_cuda_is_narrow(x) && y == GD_F32));
 }
 
 /* Whether a thread reads all scores of a position. */

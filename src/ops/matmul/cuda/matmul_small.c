@@ -33,7 +33,6 @@ enum {
     MOST_WORK = 1 << 27,    /* multiply-adds of a product */
     MOST_RESULTS = 1 << 20, /* elements of y */
     MOST_PLAIN_RESULTS = 1 << 19,
-    MULTIPROCESSORS = 132,
     MOST_PARTS = 32,
     DIVIDED_TIME = 1000, /* more if the depth is divided into parts */
     OVERLAP = 87,        /* percent: blocks that share a multiprocessor take less than in turn */
@@ -64,7 +63,7 @@ static int64_t estimate_time(const gd_small_launch *l, int tile, int parts) {
     }
     /* registers leave room for one or two blocks on a multiprocessor, so the last round counts in full */
     const int64_t block = costs[tile].block + depth * costs[tile].columns / 64,
-                  rounds = (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS,
+                  rounds = (blocks + GD_CUDA_PROCESSORS - 1) / GD_CUDA_PROCESSORS,
                   shared = rounds * block * OVERLAP / 100;
     return (shared > block ? shared : block) +
            (most > 1 ? DIVIDED_TIME + most * costs[tile].part : 0);

@@ -72,11 +72,9 @@ static gd_status queue_rows(gd_device *d, const gd_cuda_row_norm *p, gd_cuda_ker
                 : gd_cuda_launch(d, block, at_most(p->rows, MOST_BLOCKS), THREADS, p);
 }
 
-static bool is_narrow(gd_dtype dtype) { return dtype == GD_F16 || dtype == GD_BF16; }
-
 /* Whether the operand has x's dtype, or is a 16-bit float beside x in f32. */
 static bool match_mixed(const gd_view *x, const gd_view *other) {
-    return other->dtype == x->dtype || (x->dtype == GD_F32 && is_narrow(other->dtype));
+    return other->dtype == x->dtype || (x->dtype == GD_F32 && gd_cuda_is_narrow(other->dtype));
 }
 
 static void set_mixed_dtype(gd_cuda_row_norm *p, const gd_view *other) {
@@ -113,8 +111,6 @@ static gd_cuda_row_norm describe_last_dims(const gd_kernel_call *call, const gd_
     return describe_rows(call, x, rows, rows > 0 ? gd_cuda_count(x) / rows : 0, 1, 1);
 }
 
-static gd_dtype wide_dtype(const gd_view *x) { return x->dtype == GD_F64 ? GD_F64 : GD_F32; }
-
 /* Whether the views are absent or have one of the dtypes. */
 static bool have_dtypes(const gd_view *views, int count, gd_dtype first, gd_dtype second) {
     for (int i = 0; i < count; i++)
@@ -125,7 +121,7 @@ static bool have_dtypes(const gd_view *views, int count, gd_dtype first, gd_dtyp
 /* The results of f32 rows may be 16-bit floats. */
 static bool match_layer_norm(const gd_kernel_call *call) {
     const gd_view *x = &call->in[0];
-    const gd_dtype wide = wide_dtype(x);
+    const gd_dtype wide = gd_cuda_wide_dtype(x->dtype);
     return match_mixed(x, &call->out[0]) &&
            have_dtypes(call->in + 1, call->n_in - 1, x->dtype, wide) &&
            have_dtypes(call->out + 1, call->n_out - 1, wide, wide);
@@ -255,7 +251,7 @@ static gd_status queue_plane_grad(gd_device *d, gd_cuda_row_norm *p) {
 /* In layer norm gy may be a 16-bit float beside x in f32. */
 static bool match_row_norm_grad(const gd_kernel_call *call) {
     const gd_view *gy = &call->in[0], *x = &call->in[1];
-    const gd_dtype wide = wide_dtype(x);
+    const gd_dtype wide = gd_cuda_wide_dtype(x->dtype);
     return call->out[0].dtype == x->dtype && have_dtypes(call->out + 1, 2, wide, wide) &&
            have_dtypes(call->in + 2, 1, x->dtype, wide) &&
            (gy->dtype == x->dtype || (x->dims[2] == 1 && match_mixed(x, gy)));

@@ -221,38 +221,26 @@ static gd_status launch_pool(const gd_kernel_call *call, gd_cuda_kernel *kernel,
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-enum { F64, F32, F16, BF16, DTYPES };
-
-static int number_of(gd_dtype dtype) {
-    return dtype == GD_F64 ? F64 : dtype == GD_F32 ? F32 : dtype == GD_F16 ? F16 : BF16;
-}
-
-#define KERNELS(before, after)                                            \
-    {                                                                     \
-        [F64] = GD_CUDA_KERNEL("pool/pool", "gd_" before "_f64" after),   \
-        [F32] = GD_CUDA_KERNEL("pool/pool", "gd_" before "_f32" after),   \
-        [F16] = GD_CUDA_KERNEL("pool/pool", "gd_" before "_f16" after),   \
-        [BF16] = GD_CUDA_KERNEL("pool/pool", "gd_" before "_bf16" after), \
-    }
+#define KERNELS(before, after) GD_CUDA_FLOAT_KERNELS("pool/pool", "gd_" before, after, 0)
 /* Each has a kernel for single elements and one for vectors of channels. */
-static gd_cuda_kernel max_kernels[2][DTYPES] = {KERNELS("max_pool", ""),
-                                                KERNELS("max_pool", "_channels")};
-static gd_cuda_kernel max_2_kernels[2][DTYPES] = {KERNELS("max_pool", "_2"),
-                                                  KERNELS("max_pool", "_2_channels")};
-static gd_cuda_kernel max_3_kernels[2][DTYPES] = {KERNELS("max_pool", "_3"),
-                                                  KERNELS("max_pool", "_3_channels")};
-static gd_cuda_kernel max_lanes_kernels[DTYPES] = KERNELS("max_pool", "_lanes");
-static gd_cuda_kernel avg_kernels[2][DTYPES] = {KERNELS("avg_pool", ""),
-                                                KERNELS("avg_pool", "_channels")};
-static gd_cuda_kernel avg_lanes_kernels[2][DTYPES] = {KERNELS("avg_pool", "_lanes"),
-                                                      KERNELS("avg_pool", "_channels_lanes")};
-static gd_cuda_kernel avg_grad_kernels[2][DTYPES] = {KERNELS("avg_pool_grad", ""),
-                                                     KERNELS("avg_pool_grad", "_channels")};
-static gd_cuda_kernel max_grad_kernels[2][DTYPES] = {KERNELS("max_pool_grad", ""),
-                                                     KERNELS("max_pool_grad", "_channels")};
-static gd_cuda_kernel max_grad_blocks_kernels[2][DTYPES] = {
+static gd_cuda_kernel max_kernels[2][GD_CUDA_FLOATS] = {KERNELS("max_pool", ""),
+                                                        KERNELS("max_pool", "_channels")};
+static gd_cuda_kernel max_2_kernels[2][GD_CUDA_FLOATS] = {KERNELS("max_pool", "_2"),
+                                                          KERNELS("max_pool", "_2_channels")};
+static gd_cuda_kernel max_3_kernels[2][GD_CUDA_FLOATS] = {KERNELS("max_pool", "_3"),
+                                                          KERNELS("max_pool", "_3_channels")};
+static gd_cuda_kernel max_lanes_kernels[GD_CUDA_FLOATS] = KERNELS("max_pool", "_lanes");
+static gd_cuda_kernel avg_kernels[2][GD_CUDA_FLOATS] = {KERNELS("avg_pool", ""),
+                                                        KERNELS("avg_pool", "_channels")};
+static gd_cuda_kernel avg_lanes_kernels[2][GD_CUDA_FLOATS] = {
+    KERNELS("avg_pool", "_lanes"), KERNELS("avg_pool", "_channels_lanes")};
+static gd_cuda_kernel avg_grad_kernels[2][GD_CUDA_FLOATS] = {KERNELS("avg_pool_grad", ""),
+                                                             KERNELS("avg_pool_grad", "_channels")};
+static gd_cuda_kernel max_grad_kernels[2][GD_CUDA_FLOATS] = {KERNELS("max_pool_grad", ""),
+                                                             KERNELS("max_pool_grad", "_channels")};
+static gd_cuda_kernel max_grad_blocks_kernels[2][GD_CUDA_FLOATS] = {
     KERNELS("max_pool_grad", "_blocks"), KERNELS("max_pool_grad", "_blocks_channels")};
-static gd_cuda_kernel gather_kernels[DTYPES] = KERNELS("pool_gather", "");
+static gd_cuda_kernel gather_kernels[GD_CUDA_FLOATS] = KERNELS("pool_gather", "");
 
 /* The elements of the largest window. */
 static int64_t window_elements(const gd_cuda_pool *p) {
@@ -304,7 +292,7 @@ static bool match_forward(const gd_kernel_call *call) {
 }
 
 static gd_status run_max_pool(gd_kernel_call *call) {
-    const int n = spatial_axes(call), dtype = number_of(call->in[0].dtype);
+    const int n = spatial_axes(call), dtype = gd_cuda_float_number(call->in[0].dtype);
     const gd_view *x = &call->in[0], *y = &call->out[0], *indices = &call->out[1];
     gd_cuda_pool p = pool_of(call, x, y, indices, n);
     const int vector = assign_threads(&p, x, n, &p.y, p.out);
@@ -348,7 +336,7 @@ static bool has_small_windows(const gd_cuda_pool *p) {
 static gd_status run_scatter(gd_kernel_call *call) {
     int n = 0;
     find_list(call, "dims", &n);
-    const int dtype = number_of(call->in[0].dtype);
+    const int dtype = gd_cuda_float_number(call->in[0].dtype);
     const gd_view *x = &call->out[0], *y = &call->in[0], *indices = &call->in[1];
     gd_cuda_pool p = pool_of(call, x, y, indices, n);
     const bool masked = call->n_in > 2, blocks = has_small_windows(&p);
@@ -378,7 +366,7 @@ static gd_status run_gather(gd_kernel_call *call) {
     const int n = (int)((const gd_pool_gather_options *)call->attrs)->axes;
     const gd_view *x = &call->in[0], *y = &call->out[0], *indices = &call->in[1];
     gd_cuda_pool p = pool_of(call, x, y, indices, n);
-    gd_cuda_kernel *kernel = &gather_kernels[number_of(x->dtype)];
+    gd_cuda_kernel *kernel = &gather_kernels[gd_cuda_float_number(x->dtype)];
     gd_status status = GD_OK;
     use_single_channels(&p, assign_threads(&p, x, n, &p.y, p.out));
     if (call->overwrites) {
@@ -392,7 +380,7 @@ static gd_status run_gather(gd_kernel_call *call) {
 /* --- average pooling -------------------------------------------------------------------------- */
 
 static gd_status run_avg_pool(gd_kernel_call *call) {
-    const int n = spatial_axes(call), dtype = number_of(call->in[0].dtype);
+    const int n = spatial_axes(call), dtype = gd_cuda_float_number(call->in[0].dtype);
     const gd_view *x = &call->in[0], *y = &call->out[0];
     gd_cuda_pool p = pool_of(call, x, y, NULL, n);
     const int vector = assign_threads(&p, x, n, &p.y, p.out);
@@ -407,7 +395,7 @@ static bool match_avg_pool_grad(const gd_kernel_call *call) {
 }
 
 static gd_status run_avg_pool_grad(gd_kernel_call *call) {
-    const int n = spatial_axes(call), dtype = number_of(call->in[0].dtype);
+    const int n = spatial_axes(call), dtype = gd_cuda_float_number(call->in[0].dtype);
     const gd_view *x = &call->out[0], *y = &call->in[0];
     gd_cuda_pool p = pool_of(call, x, y, NULL, n);
     const int vector = assign_threads(&p, x, n, &p.x, p.in);

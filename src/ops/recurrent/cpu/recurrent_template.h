@@ -3,23 +3,6 @@
 #include "backend/cpu/simd_typed.h"
 #include "core/transpose.h"
 
-/* Runs DO(LOAD, STORE) for each vector at i < n; the last one may be partial. */
-#define LOAD_ALL(p)      V(load)(p)
-#define STORE_ALL(p, v)  V(store)(p, v)
-#define LOAD_TAIL(p)     V(load_part)(p, left)
-#define STORE_TAIL(p, v) V(store_part)(p, v, left)
-#define EACH_VECTOR(n, DO)                     \
-    do {                                       \
-        int64_t i = 0;                         \
-        for (; i + LANES <= (n); i += LANES) { \
-            DO(LOAD_ALL, STORE_ALL);           \
-        }                                      \
-        if (i < (n)) {                         \
-            int left = (int)((n)-i);           \
-            DO(LOAD_TAIL, STORE_TAIL);         \
-        }                                      \
-    } while (0)
-
 V_FN VEC sigmoid(VEC x) { return 1 / (1 + V(exp)(-x)); }
 V_FN VEC sigmoid_derivative(VEC y) { return y * (1 - y); }
 

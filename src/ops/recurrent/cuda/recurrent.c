@@ -14,21 +14,9 @@
 #include "ops/matmul/cuda/matmul_input_cublaslt.h"
 #include "gradus/ops.h"
 
-enum { F64, F32, F16, BF16, DTYPES };
-
-static int number_of(gd_dtype dtype) {
-    return dtype == GD_F64 ? F64 : dtype == GD_F32 ? F32 : dtype == GD_F16 ? F16 : BF16;
-}
-
-#define KERNELS(name)                                                                           \
-    {                                                                                           \
-        [F64] = GD_CUDA_KERNEL_SHARED("recurrent/recurrent", name "f64", GD_CUDA_ALL_SHARED),   \
-        [F32] = GD_CUDA_KERNEL_SHARED("recurrent/recurrent", name "f32", GD_CUDA_ALL_SHARED),   \
-        [F16] = GD_CUDA_KERNEL_SHARED("recurrent/recurrent", name "f16", GD_CUDA_ALL_SHARED),   \
-        [BF16] = GD_CUDA_KERNEL_SHARED("recurrent/recurrent", name "bf16", GD_CUDA_ALL_SHARED), \
-    }
-static gd_cuda_kernel forward_kernels[DTYPES] = KERNELS("gd_recurrent_");
-static gd_cuda_kernel backward_kernels[DTYPES] = KERNELS("gd_recurrent_grad_");
+#define KERNELS(name) GD_CUDA_FLOAT_KERNELS("recurrent/recurrent", name, "", GD_CUDA_ALL_SHARED)
+static gd_cuda_kernel forward_kernels[GD_CUDA_FLOATS] = KERNELS("gd_recurrent");
+static gd_cuda_kernel backward_kernels[GD_CUDA_FLOATS] = KERNELS("gd_recurrent_grad");
 
 /* With the weights in the registers of all blocks, on tensor cores. The numbers are those of m-tiles
  * and of words of a lane in each warp. */
@@ -119,7 +107,7 @@ static void reserve_states(work_layout *w, const gd_view *x, int64_t hidden) {
 
 static work_layout layout_tiles(const gd_device *d, const gd_view *x, int64_t hidden,
                                 const tile_shape *s, gd_cuda_kernel *kernels) {
-    work_layout w = {.kernel = &kernels[number_of(x->dtype)],
+    work_layout w = {.kernel = &kernels[gd_cuda_float_number(x->dtype)],
                      .threads = GD_CUDA_RECURRENT_THREADS,
                      .unit_tiles = tiles_of(hidden, s->units),
                      .batch_tiles = tiles_of(x->dims[1], s->batch)};
@@ -171,7 +159,7 @@ static bool layout_resident(const gd_kernel_call *call, const gd_view *x, int64_
         if (row_bytes > s->most_bytes || unit_tiles > most) continue;
         const int64_t groups = tiles_of(parts, most / unit_tiles);
         *w = (work_layout){
-            .kernel = &resident_kernels[number_of(x->dtype) - F32][s->kernel],
+            .kernel = &resident_kernels[gd_cuda_float_number(x->dtype) - GD_CUDA_IN_F32][s->kernel],
             .threads = GD_CUDA_RESIDENT_THREADS,
             .unit_tiles = unit_tiles,
             .batch_tiles = tiles_of(parts, groups),
