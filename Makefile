@@ -10,7 +10,7 @@ CTEST     = ctest --output-on-failure -j2 $(if $(TESTS),-R '$(TESTS)')
 
 .DEFAULT_GOAL := build
 .PHONY: help setup setup-test setup-cuda configure build demo test test-full test-asan test-clang test-tsan fuzz bench docs \
-        format install clean
+        pictures format install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -82,12 +82,23 @@ bench: setup ## measure the speed of ops
 	@$(call compile_in,$(BUILD)) --target bench
 	@$(BUILD)/bench/bench
 
-docs: setup ## write the reference pages in docs/ and the counts of README.md from the records
+docs: setup ## write the pages of docs/reference, and the counts on other pages, from the records
 	@$(call configure_in,$(BUILD))
 	@$(call compile_in,$(BUILD)) --target generate
-	@cp $(BUILD)/gen/*.md docs/
-	@cmake -DPAGE=README.md -DSOURCE=. -DGEN=$(BUILD)/gen -P cmake/counts.cmake
+	@cp $(BUILD)/gen/*.md docs/reference/
+	@cmake -DSOURCE=. -DGEN=$(BUILD)/gen -P cmake/counts.cmake
 	@echo "docs/ and README.md are up to date"
+
+# The lines are the epochs, the second row of digits and the result. The cache is one that the library creates, because a
+# warning about another one would move the lines.
+pictures: setup ## draw the pictures of README.md: the demo, and the chart of bench/figures.json (needs Python)
+	@$(call configure_in,$(BUILD))
+	@$(call compile_in,$(BUILD)) --target gradus_tool
+	@GRADUS_CACHE=$(abspath $(BUILD))/kernels tools/draw_terminal.py --out docs/images/demo.svg --columns 97 --lines 1-8,23,38-49,64 --typed "gradus demo" \
+	    --title "gradus demo in a terminal" \
+	    --about "Five epochs of training, four digits drawn with characters, and the share of unseen digits that are right." \
+	    -- $(BUILD)/bin/gradus demo --dir $(BUILD)/demo
+	@bench/draw_speed.py
 
 format: setup-test ## run clang-format over all sources
 	@git ls-files "*.c" "*.h" | xargs clang-format-14 -i

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares training steps in Gradus and in PyTorch, in alternating rounds on the same machine.
 
-    python bench/versus_pytorch.py [build/bench/bench] [--nets lenet,gpt] [--no-compile]
+    python bench/versus_pytorch.py [build/bench/bench] [--nets lenet,gpt] [--no-compile] [--record "Zen 4"]
 
 Needs PyTorch. bench/train.h and bench/zoo.h describe the nets. Rounds of steps alternate between both sides; the script prints
 the medians of the times, and the median of the ratios of paired rounds. Each round first runs 100 ms (at least one step) that are
@@ -10,6 +10,8 @@ PyTorch is the best of eager, eager with channels_last for images, and torch.com
 
 A network of the zoo gets the same weights and the same batch on both sides, through a safetensors file. The losses of its first
 three steps, including the optimizer, are compared before anything is timed.
+
+--record MACHINE writes the ratios to bench/figures.json; then bench/draw_speed.py draws the chart and updates docs/speed.md.
 """
 import argparse
 import os
@@ -22,6 +24,8 @@ import time
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import figures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.join(HERE, "..", "tools"), os.path.join(HERE, "..", "tests", "golden")]
@@ -196,6 +200,7 @@ def start_sides(name, threads, bench, folder, compiles):
 
 
 def compare(name, threads, bench, folder, compiles, rounds):
+    """Prints the times, and returns the ratio of the best modes."""
     torch.set_num_threads(threads)
     ours, theirs = start_sides(name, threads, bench, folder, compiles)
     times = {key: [] for key in (*ours, *theirs)}
@@ -213,6 +218,7 @@ def compare(name, threads, bench, folder, compiles, rounds):
                for key in ("eager", "plan", "fused", "jit", "torch", "last", "compiled")]
     print(f"{name:10} {threads:7} {' '.join(columns[:4])} | {' '.join(columns[4:])} | "
           f"{ratio:.2f} (eager vs. eager {eager:.2f})", flush=True)
+    return ratio
 
 
 def main():
@@ -222,6 +228,7 @@ def main():
     parser.add_argument("--threads", default="1,2", help="%(default)s")
     parser.add_argument("--rounds", type=int, help="default: 5 to 31, depending on the net")
     parser.add_argument("--no-compile", action="store_true", help="skip torch.compile, which takes minutes for large nets")
+    parser.add_argument("--record", metavar="MACHINE", help="write the ratios to bench/figures.json")
     args = parser.parse_args()
     print(f"PyTorch {torch.__version__}; milliseconds per step, medians over rounds")
     print(f"{'net':10} {'threads':>7} {'eager':>8} {'plan':>8} {'fused':>8} {'jit':>8} | {'torch':>8} {'last':>8} {'compiled':>8} | "
@@ -229,7 +236,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for threads in args.threads.split(","):
             for name in args.nets.split(","):
-                compare(name, int(threads), args.bench, folder, not args.no_compile, args.rounds)
+                ratio = figures.rounded(compare(name, int(threads), args.bench, folder, not args.no_compile, args.rounds))
+                if args.record:
+                    figures.record("cpu", name, {f"threads_{threads}": (ratio, ratio)}, machine=args.record,
+                                   pytorch=figures.version(torch))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares training steps in Gradus and in PyTorch on a CUDA device, in alternating rounds.
 
-    python bench/versus_pytorch_cuda.py [build/bench/bench_device] [--nets lenet,gpt2] [--compile] [--profile] [--twice]
+    python bench/versus_pytorch_cuda.py [build/bench/bench_device] [--nets lenet,gpt2] [--compile] [--profile] [--twice] [--record]
 
 Needs PyTorch with CUDA. Both sides get the same weights and the same batch through a safetensors file, and keep the batch on
 the device. The loss, the norm of all gradients, and the losses of three steps with the optimizer are compared first; a side
@@ -17,7 +17,8 @@ those of one step of ours, eager and as a plan; memory is the peak of both in Mi
 
 --profile prints our kernels by time for each net. --twice runs 20 steps in two processes for each net and mode, and compares
 checksums of all weights. --extra measures a one-element add, gelu(x*2+1)*x over 2^26 floats, softmax and RMS norm written by hand over 16384 x 1024
-floats, and the time to start.
+floats, and the time to start. --record writes ratios and memory to bench/figures.json; then bench/draw_speed.py draws the chart
+and updates docs/speed.md.
 """
 import argparse
 import os
@@ -32,6 +33,8 @@ import time
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import figures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.join(HERE, "..", "tools"), os.path.join(HERE, "..", "tests", "golden")]
@@ -347,18 +350,27 @@ def start_theirs(args, name):
 
 
 def show(name, ours, theirs, times):
+    """Prints a row of the table; returns its figures for bench/figures.json."""
     medians = {key: statistics.median(values) / 1e6 for key, values in times.items() if values}
     best_theirs = min(theirs, key=medians.get) if theirs else None
     best_ours = "plan" if "plan" in medians else "eager"
 
     def ratio(a, b):
-        return f"{statistics.median(y / x for x, y in zip(times[a], times[b])):6.2f}" if a in medians and b in medians else "     -"
+        return statistics.median(y / x for x, y in zip(times[a], times[b])) if a in medians and b in medians else None
+
+    def shown(value):
+        return "     -" if value is None else f"{value:6.2f}"
+    best, eager = ratio(best_ours, best_theirs), ratio("eager", "torch")
     columns = " ".join(f"{medians[key]:8.3f}" if key in medians else "       -"
                        for key in ("eager", "plan", "torch", "graph", "compile", "both"))
     launches = " ".join(f"{int(ours[m].ask('launches')):5}" if m in ours else "    -" for m in ("eager", "plan"))
-    peak = [f"{float(ours[m].ask('peak')) / 2**20:7.0f}" if m in ours else "      -" for m in ("eager", "plan")]
-    print(f"{name:14} {columns} | {ratio(best_ours, best_theirs)} {ratio('eager', 'torch')} | {launches} | {' '.join(peak)} "
-          f"{theirs[best_theirs].peak / 2**20 if theirs else 0:7.0f}", flush=True)
+    peaks = {m: round(float(ours[m].ask("peak")) / 2**20) for m in ours}
+    theirs_peak = round(theirs[best_theirs].peak / 2**20) if theirs else 0
+    peak = " ".join(f"{peaks[m]:7}" if m in peaks else "      -" for m in ("eager", "plan"))
+    print(f"{name:14} {columns} | {shown(best)} {shown(eager)} | {launches} | {peak} {theirs_peak:7}", flush=True)
+    if best is None or eager is None or "plan" not in ours:
+        return None
+    return {"eager": figures.rounded(eager), "plan": figures.rounded(best), "mib": peaks["plan"], "pytorch_mib": theirs_peak}
 
 
 def compare(args, name, folder):
@@ -371,7 +383,9 @@ def compare(args, name, folder):
     for _ in range(args.rounds):
         for key, side in (*ours.items(), *theirs.items()):
             times[key].append(side.round(args.ms))
-    show(name, ours, theirs, times)
+    measured = show(name, ours, theirs, times)
+    if args.record and measured:
+        figures.record("gpu", name, measured, machine=torch.cuda.get_device_name(), pytorch=figures.version(torch))
     if args.profile:
         for mode, side in ours.items():
             print(f"--- {name}, {mode}: one step\n{side.profile()}", flush=True)
@@ -435,7 +449,10 @@ def main():
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--twice", action="store_true")
     parser.add_argument("--extra", action="store_true")
+    parser.add_argument("--record", action="store_true", help="write the figures to bench/figures.json")
     args = parser.parse_args()
+    if args.record and args.compile:
+        parser.error("the figures of --record are without torch.compile, which helps some nets only")
     began = time.perf_counter()
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device"
     print(f"PyTorch {torch.__version__}, {where}; milliseconds per step, medians of {args.rounds} rounds")

@@ -69,61 +69,70 @@ if(GRADUS_HAS_CUDA)
   list(TRANSFORM GRADUS_CUDA_ARCHITECTURES PREPEND sm_ OUTPUT_VARIABLE machines)
   list(JOIN machines "," machines)
   set(CUDA_EXPRESSION_GENCODE -gencode arch=compute_${oldest},code=[${machines},compute_${oldest}])
-  # Each file of kernels/ becomes a fat binary, which images.c includes.
-  file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS src/backend/cuda/kernels/*.cu)
+  # Each .cu file becomes a fat binary, an image that images.c includes. Its name is that of the file, for a family of ops
+  # after that of the family: conv/conv_tiled.
+  file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS src/backend/cuda/*.cu src/ops/*/cuda/*.cu)
+  function(cuda_image_name source name)
+    get_filename_component(file ${source} NAME_WE)
+    if(source MATCHES "/src/ops/([^/]+)/cuda/")
+      set(file ${CMAKE_MATCH_1}/${file})
+    endif()
+    set(${name} ${file} PARENT_SCOPE)
+  endfunction()
   set(CUDA_IMAGES ${CMAKE_BINARY_DIR}/cuda)
   file(MAKE_DIRECTORY ${CUDA_IMAGES})
   set(CUDA_BINARIES)
   set(images "/* Written by cmake/cuda.cmake. */\n#include \"backend/cuda/images.h\"\n")
   set(table "")
   foreach(source ${CUDA_KERNELS} ${CUDA_EXPRESSIONS})
-    get_filename_component(name ${source} NAME_WE)
+    cuda_image_name(${source} name)
+    string(REPLACE "/" "_" symbol ${name})
     set(gencode ${CUDA_GENCODE})
     if(source IN_LIST CUDA_EXPRESSIONS)
       set(gencode ${CUDA_EXPRESSION_GENCODE})
     endif()
-    set(binary ${CUDA_IMAGES}/${name}.fatbin)
+    set(binary ${CUDA_IMAGES}/${symbol}.fatbin)
     add_custom_command(OUTPUT ${binary}
       COMMAND ${NVCC} ${NVCC_FLAGS} ${gencode} -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include -I${GEN} -MD -MF ${binary}.d ${source} -o ${binary}
       DEPENDS ${source} generate DEPFILE ${binary}.d
       COMMENT "Compiling CUDA kernels ${name}.cu" VERBATIM)
     list(APPEND CUDA_BINARIES ${binary})
-    string(APPEND images "__asm__(\".section .rodata\\n.balign 64\\n.hidden gd_cuda_image_${name}\\n.global gd_cuda_image_${name}\\n\"\n"
-      "        \"gd_cuda_image_${name}: .incbin \\\"${binary}\\\"\\n.previous\");\n"
-      "extern const unsigned char gd_cuda_image_${name}[];\n")
-    string(APPEND table "    {\"${name}\", gd_cuda_image_${name}},\n")
+    string(APPEND images "__asm__(\".section .rodata\\n.balign 64\\n.hidden gd_cuda_image_${symbol}\\n.global gd_cuda_image_${symbol}\\n\"\n"
+      "        \"gd_cuda_image_${symbol}: .incbin \\\"${binary}\\\"\\n.previous\");\n"
+      "extern const unsigned char gd_cuda_image_${symbol}[];\n")
+    string(APPEND table "    {\"${name}\", gd_cuda_image_${symbol}},\n")
   endforeach()
   string(APPEND images "const gd_cuda_image gd_cuda_images[] = {\n${table}};\n"
     "const int gd_cuda_image_count = sizeof gd_cuda_images / sizeof *gd_cuda_images;\n")
   file(CONFIGURE OUTPUT ${CUDA_IMAGES}/images.c CONTENT "${images}" @ONLY)
   set_source_files_properties(${CUDA_IMAGES}/images.c PROPERTIES OBJECT_DEPENDS "${CUDA_BINARIES}")
-  file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/backend/cuda/*.c)
+  file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/backend/cuda/*.c src/ops/*/cuda/*.c)
   # Libraries are loaded at run time; where a header is missing, the backend does without the library.
-  # product.c, product_input.c and product_library.c need cublasLt.h, dnn*.c need cudnn.h.
+  # The name of a file that needs a library's header ends in that of the library: conv_cudnn.c.
   find_path(CUBLAS_INCLUDE cublasLt.h HINTS ${CUDA_INCLUDE} ${CUDA_PACKAGES}/include)
   find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDA_INCLUDE} ${CUDA_PACKAGES}/include)
   # Programs load NVRTC when they run; the tests compile kernels with it if it is found here.
   find_file(NVRTC_LIBRARY NAMES libnvrtc.so.13 libnvrtc.so.12 libnvrtc.so
     HINTS ${CUDA_INCLUDE}/../lib64 ${CUDA_INCLUDE}/../lib ${CUDA_PACKAGES}/lib NO_DEFAULT_PATH)
   if(NOT CUBLAS_INCLUDE)
-    list(FILTER CUDA_SOURCES EXCLUDE REGEX "/product(_input|_library)?\\.c$")
+    list(FILTER CUDA_SOURCES EXCLUDE REGEX "_cublaslt\\.c$")
   endif()
   if(NOT CUDNN_INCLUDE)
-    list(FILTER CUDA_SOURCES EXCLUDE REGEX "/dnn[^/]*\\.c$")
+    list(FILTER CUDA_SOURCES EXCLUDE REGEX "_cudnn\\.c$")
   endif()
   # Text for kernels that NVRTC compiles; it follows gd_scalar_prelude.
   set(EXPRESSION_HEADERS)
-  foreach(header error_word.h expression.h expression.cuh)
-    list(APPEND EXPRESSION_HEADERS ${CMAKE_SOURCE_DIR}/src/backend/cuda/kernels/${header})
+  foreach(header error_word.h expression_args.h expression.cuh)
+    list(APPEND EXPRESSION_HEADERS ${CMAKE_SOURCE_DIR}/src/backend/cuda/${header})
   endforeach()
   embed_headers(gd_cuda_expression_text cuda_expression_text.c ${EXPRESSION_HEADERS})
   set(ROWS_HEADERS)
-  foreach(header rows.h row_vectors.cuh rows.cuh)
-    list(APPEND ROWS_HEADERS ${CMAKE_SOURCE_DIR}/src/backend/cuda/kernels/${header})
+  foreach(header rows_args.h row_vectors.cuh rows.cuh)
+    list(APPEND ROWS_HEADERS ${CMAKE_SOURCE_DIR}/src/backend/cuda/${header})
   endforeach()
   embed_headers(gd_cuda_rows_text cuda_rows_text.c ${ROWS_HEADERS})
-  embed_headers(gd_cuda_previous_text cuda_previous_text.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/kernels/previous_kernel.cuh)
-  gradus_backend(cuda ${CUDA_SOURCES} ${CUDA_IMAGES}/images.c ${GEN}/expression_table.c ${GEN}/cuda_expression_text.c
+  embed_headers(gd_cuda_previous_text cuda_previous_text.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/previous_kernel.cuh)
+  gradus_backend(cuda ${CUDA_SOURCES} ${CUDA_IMAGES}/images.c ${GEN}/expression_table.c ${GEN}/kernels_cuda.c ${GEN}/cuda_expression_text.c
     ${GEN}/cuda_rows_text.c ${GEN}/cuda_previous_text.c)
   target_include_directories(gradus_backend_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})
   foreach(folder ${CUBLAS_INCLUDE} ${CUDNN_INCLUDE})

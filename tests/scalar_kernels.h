@@ -18,8 +18,8 @@
 
 #include "codegen/native.h"
 #include "gradus/extend.h"
-#include "ops/op.h"
-#include "ops/scalar_call.h"
+#include "dispatch/op.h"
+#include "dispatch/scalar_call.h"
 
 typedef struct scalar_kernel {
     uint64_t hash;

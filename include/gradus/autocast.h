@@ -7,7 +7,7 @@
  *     gd_backward(loss);                               // gradients of f32 parameters are f32
  *
  * Inside the block the class of an op, which its record gives, chooses the dtype that it computes
- * in (docs/ops.md lists the classes, docs/precision.md gives the reasons):
+ * in (docs/reference/ops.md lists the classes, docs/guide/precision.md gives the reasons):
  *
  *   low    matrix products, convolutions, attention, recurrent layers, einsum: f32, f16 and bf16
  *          inputs are cast to the dtype of the block

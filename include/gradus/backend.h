@@ -229,7 +229,7 @@ typedef struct gd_host {
     bool (*evaluate_integer)(const struct gd_ir *ir, const int64_t *vars, const int64_t *params,
                              int64_t *out);
 
-    /* Dialects, the printer, the system's C compiler and the cache (ops/codegen_api.h). */
+    /* Dialects, the printer, the system's C compiler and the cache (dispatch/codegen_api.h). */
     const struct gd_codegen_api *codegen;
 } gd_host;
 

@@ -161,6 +161,12 @@ struct gd_kernel {
      * in memory. Plans then use this layout for temporaries where all kernels support it. A pure
      * function of the call's metadata; NULL: no. */
     bool (*prefers_channels_last)(const gd_kernel_call *call);
+    /* The dtypes of the first result that it supports, as a mask: 1u << GD_F32 | 1u << GD_F64. It is
+     * tested before `match`; 0: any. */
+    unsigned dtypes;
+    /* Writes how it runs this call: the engine, the tile, whatever `prepare` has chosen. Profiles and
+     * the texts of plans show it. NULL: its name says all. */
+    void (*describe)(const gd_kernel_call *call, char *text, size_t size);
 };
 
 /* For a kernel of a dynamic op: creates output i with these dims; call->out[i] is then valid. */

@@ -7,11 +7,11 @@
  *     gd_tensor *x = gd_graph_find(graph, "x"), *y = gd_graph_find(graph, "y");
  *     gd_tensors r = gd_session_run(session, gd_feed(x, image), gd_list(y));
  *
- * Saving maps ops to the operators of ai.onnx, opset 21 (docs/onnx.md has the list). An elementwise
- * op without an operator is written as its expression, another op as its body in other ops. gd_cond
- * becomes an If, gd_while_loop a Loop, gd_scan and gd_foldl a Scan. Other ops (assigning a
- * variable, random numbers) fail, unless .own_ops allows nodes of the domain "gradus", which only
- * this library reads. Loading supports opset 13 and later.
+ * Saving maps ops to the operators of ai.onnx, opset 21 (docs/guide/onnx.md has the list). An
+ * elementwise op without an operator is written as its expression, another op as its body in other
+ * ops. gd_cond becomes an If, gd_while_loop a Loop, gd_scan and gd_foldl a Scan. Other ops
+ * (assigning a variable, random numbers) fail, unless .own_ops allows nodes of the domain "gradus",
+ * which only this library reads. Loading supports opset 13 and later.
  */
 #ifndef GRADUS_ONNX_H
 #define GRADUS_ONNX_H

@@ -170,8 +170,8 @@ typedef struct gd_fit_options {
  * nothing. If it fails, it returns NULL; the net keeps the state after the last batch.
  *
  * An epoch that Ctrl-C or a callback has ended early has a row without validation; an epoch that
- * .max_steps has ended is validated. Modes of modules are restored at the end. docs/training.md has
- * the details. */
+ * .max_steps has ended is validated. Modes of modules are restored at the end.
+ * docs/guide/training.md has the details. */
 #define gd_fit(net, data, ...)                                                                    \
     GD_WITH_OPTIONS_(gd_fit_at(                                                                   \
         GD_HERE, net, GD_FIT_DATA_(data),                                                         \

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "ops/autocast.h"
+#include "dispatch/autocast.h"
 
 void gd_save(gd_context *context, gd_tensor *t) {
     gd_function_state *state = context->state;

@@ -1,5 +1,5 @@
 /* function_op.c - functions of the program in graphs: the ops function_call and function_gradient
- * (ops/function.c).
+ * (dispatch/function.c).
  *
  * A node has the number of its function in a table, so that only gd_apply can make a node that
  * calls a function. Tensors that forward saves are further outputs of the node, unless they are its
@@ -17,7 +17,7 @@
 #include "core/fork.h"
 #include "core/grow.h"
 #include "gradus/ops.h"
-#include "ops/function.h"
+#include "dispatch/function.h"
 
 /* --- the table -------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "core/thread.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 typedef struct {
     gd_fn fn;

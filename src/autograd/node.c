@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "ops/intern.h"
-#include "ops/subgraph.h"
+#include "dispatch/intern.h"
+#include "dispatch/subgraph.h"
 
 static _Atomic uint64_t next_order = 1;
 void (*gd_origin_free_hook)(struct gd_origin *origin);

@@ -8,7 +8,7 @@
 #define GRADUS_AUTOGRAD_NODE_H
 
 #include "gradus/autograd.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* An input or output of a node. */
 typedef struct gd_slot {

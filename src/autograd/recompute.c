@@ -16,7 +16,7 @@
 #include "core/map.h"
 #include "core/random.h"
 #include "gradus/ops.h"
-#include "ops/autocast.h"
+#include "dispatch/autocast.h"
 
 typedef struct {
     gd_fn fn;

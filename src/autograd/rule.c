@@ -5,7 +5,7 @@
 #include "autograd/function.h"
 #include "core/alloc.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* The gradient of an op without a rule: its body runs again on the tape, and is differentiated.
  * Inputs are passed as separate views, so that a tensor that is given twice has two gradients, and

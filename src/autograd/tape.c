@@ -4,7 +4,7 @@
 #include "autograd/node.h"
 #include "core/alloc.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* Whether the gradient needs input i: a variadic input of the record covers all further ones. */
 static bool saves_input(const gd_op *op, int i) {

@@ -6,7 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/grow.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- the map of accumulators ------------------------------------------------------------------ */
 

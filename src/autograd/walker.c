@@ -14,8 +14,8 @@
 #include "autograd/walk_nodes.h"
 #include "core/alloc.h"
 #include "gradus/ops.h"
-#include "ops/autocast.h"
-#include "ops/call.h"
+#include "dispatch/autocast.h"
+#include "dispatch/call.h"
 
 /* --- accumulating gradients ------------------------------------------------------------------- */
 

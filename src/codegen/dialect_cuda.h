@@ -1,7 +1,7 @@
 /* dialect_cuda.h - kernels of elementwise and fused ops in CUDA C++.
  *
  * The build's generator prints the kernels of all ops, the CUDA backend those of fused ops and of
- * ops that a program defines. The text follows kernels/expression.cuh or kernels/rows.cuh of the
+ * ops that a program defines. The text follows expression.cuh or rows.cuh of the
  * backend, whose loops it instantiates: an expression or a row program becomes a struct, and each
  * kernel is one call.
  */
@@ -9,6 +9,14 @@
 #define GRADUS_CODEGEN_DIALECT_CUDA_H
 
 #include "codegen/dialect.h"
+
+/* The multiprocessors of the GPU that tiles, parts of sums and threads are chosen for, those of an
+ * H100. Not the number of the device that runs: how a sum is divided would then depend on the device,
+ * and with it the bits of the result. */
+enum { GD_CUDA_PROCESSORS = 132 };
+
+/* Threads that keep such a GPU busy: 512 on each multiprocessor. */
+enum { GD_CUDA_ENOUGH_THREADS = 512 * GD_CUDA_PROCESSORS };
 
 typedef enum gd_cuda_variant {
     GD_CUDA_VECTORS,  /* operands that are contiguous in the innermost dimension, or broadcast */
@@ -54,7 +62,7 @@ typedef struct gd_cuda_row_kernel {
  * else, and neither does the order of sums. All layouts are GD_CUDA_ROW_VECTORS. */
 void gd_cuda_divide_rows(const gd_kernel_source *source, int64_t rows, int64_t length,
                          gd_cuda_row_kernel *kernel);
-/* Prints the kernel `name` of a row program. The text follows kernels/rows.cuh of the backend. */
+/* Prints the kernel `name` of a row program. The text follows rows.cuh of the backend. */
 void gd_cuda_print_rows(FILE *out, const gd_kernel_source *source, const gd_cuda_row_kernel *kernel,
                         const char *name);
 

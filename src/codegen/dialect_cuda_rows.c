@@ -12,21 +12,20 @@
 
 enum {
     WARP = 32,
-    SHORT_BLOCK = 128,      /* threads of a block with several rows */
-    MOST_THREADS = 512,     /* of a row; more would leave each fewer registers than it may need */
-    HELD_BYTES = 128,       /* of a row, in the registers of a thread */
-    HELD_ELEMENTS = 32,     /* the same: elements of 16 bits are computed as f32 */
-    SHORT_VECTORS = 4,      /* of a thread, before a row gets more lanes of its warp */
-    LINE_BYTES = 64,        /* that the lanes of a row read next to each other, at least */
-    ENOUGH_THREADS = 67584, /* to keep a device busy: 132 multiprocessors, 512 on each */
-    BUSY_THREADS = 768,     /* of a multiprocessor, at least */
-    MOST_CODE = 4096,       /* instructions of all elements of a thread; a pass repeats its code */
-    LONG_CODE = 12,         /* instructions of exp and similar primitives */
-    WAYS = 4, /* independent accumulations, of the elements of a vector or of vectors */
+    SHORT_BLOCK = 128,  /* threads of a block with several rows */
+    MOST_THREADS = 512, /* of a row; more would leave each fewer registers than it may need */
+    HELD_BYTES = 128,   /* of a row, in the registers of a thread */
+    HELD_ELEMENTS = 32, /* the same: elements of 16 bits are computed as f32 */
+    SHORT_VECTORS = 4,  /* of a thread, before a row gets more lanes of its warp */
+    LINE_BYTES = 64,    /* that the lanes of a row read next to each other, at least */
+    BUSY_THREADS = 768, /* of a multiprocessor, at least */
+    MOST_CODE = 4096,   /* instructions of all elements of a thread; a pass repeats its code */
+    LONG_CODE = 12,     /* instructions of exp and similar primitives */
+    WAYS = 4,           /* independent accumulations, of the elements of a vector or of vectors */
     NO_USE = GD_ROW_STORE + 1,
 };
 
-/* kernels/rows.cuh has the same numbers. */
+/* rows.cuh has the same numbers. */
 _Static_assert(GD_ROW_SUM == 0 && GD_ROW_MAX == 1 && GD_ROW_MIN == 2 && GD_ROW_KEEP == 3 &&
                    GD_ROW_STORE == 4,
                "ROW_SUM, ROW_MAX, ...");
@@ -173,7 +172,8 @@ void gd_cuda_divide_rows(const gd_kernel_source *s, int64_t rows, int64_t length
             vectors > threads * least_of(most, SHORT_VECTORS)))
         threads *= 2;
     while (threads < MOST_THREADS &&
-           (vectors > threads * most || (threads < vectors && rows * threads < ENOUGH_THREADS)))
+           (vectors > threads * most ||
+            (threads < vectors && rows * threads < GD_CUDA_ENOUGH_THREADS)))
         threads *= 2;
     const int64_t each = (vectors + threads - 1) / threads;
     k->threads = (int)threads;

@@ -3,7 +3,7 @@
  * gd_device_api.fusion points to the rules; NULL: plans for the device fuse nothing. The fusion
  * pass (graph/passes/fuse*.c) reads these rules and nothing else of a device.
  *
- * A fused op (ops/fused.h) runs as a compiled kernel or, if the device has an evaluator, primitive
+ * A fused op (dispatch/fused.h) runs as a compiled kernel or, if the device has an evaluator, primitive
  * by primitive. The device registers kernels for "elementwise" and "fused_reduction", which run
  * fused ops without and with a reduction.
  */
@@ -35,7 +35,7 @@ typedef struct gd_fusion_rules {
     const gd_dialect *dialect;
 
     /* Limits of one kernel; at most GD_FUSED_TENSORS, GD_FUSED_PARAMS, GD_FUSED_OUTPUTS,
-     * GD_FUSED_NODES and GD_FUSED_OPS (ops/fused.h). */
+     * GD_FUSED_NODES and GD_FUSED_OPS (dispatch/fused.h). */
     int max_tensors, max_params, max_outputs, max_nodes, max_ops;
 
     bool reductions; /* a reduction may follow the elementwise ops of a kernel */

@@ -5,8 +5,8 @@
  * compiler. Without a compiler or a cache there is no kernel, and the caller runs something else. A
  * warning in the log, once in a process, names what is missing.
  *
- * docs/environment.md lists the environment variables: GRADUS_NATIVE, GRADUS_CC, GRADUS_CC_TIMEOUT,
- * GRADUS_CACHE and GRADUS_CACHE_MB.
+ * docs/guide/environment.md lists the environment variables: GRADUS_NATIVE, GRADUS_CC,
+ * GRADUS_CC_TIMEOUT, GRADUS_CACHE and GRADUS_CACHE_MB.
  *
  * Threads: all functions may be called from any thread. A source is compiled once in a process;
  * other threads that need the same kernel wait for it. Processes may share a cache: files are added

@@ -1,7 +1,7 @@
 /* scalar_args.h - the arguments of kernels in the scalar dialect.
  *
  * This file is part of the text that precedes every kernel, so it includes only C's headers and
- * core/float_to_int.h. The host fills the arguments (ops/scalar_call.h).
+ * core/float_to_int.h. The host fills the arguments (dispatch/scalar_call.h).
  *
  * A kernel has outer dims, with one call for each index, and inner dims, over which one call loops:
  * the reduced dims or those of a row. An elementwise kernel has no inner dims.

@@ -14,7 +14,7 @@ gd_shape gd_shape_of(int rank, const int64_t *sizes) {
 }
 
 /* Products wrap: the sizes of values are checked when they are allocated, but shapes that are only
- * probed (ops/probe.c) may be too large for any value. */
+ * probed (dispatch/probe.c) may be too large for any value. */
 int64_t gd_numel(int rank, const int64_t *dims) {
     uint64_t n = 1;
     for (int i = 0; i < rank; i++) n *= (uint64_t)dims[i];

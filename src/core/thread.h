@@ -55,10 +55,12 @@ typedef struct gd_thread {
     int bodies; /* > 0: in the body of an op */
     const struct gd_invocation *body; /* the call of that op, the outermost if they nest; or NULL */
     int attempts; /* > 0: in a gd_attempt (error.h); after a failure ops do not run */
-    struct gd_transaction *transaction; /* collects kernel calls (ops/call.h); NULL: they run */
+    struct gd_transaction
+        *transaction;     /* collects kernel calls (dispatch/call.h); NULL: they run */
     struct gd_rng *noise; /* random ops take call numbers from here (a replay); or NULL */
-    int settled;  /* > 0: all sizes are known; gradients of loops are computed, not deferred */
-    double *macs; /* calls that infer shapes add their multiply-adds here (ops/macs.h); or NULL */
+    int settled; /* > 0: all sizes are known; gradients of loops are computed, not deferred */
+    double
+        *macs; /* calls that infer shapes add their multiply-adds here (dispatch/macs.h); or NULL */
     int keeping_freed; /* > 0: freed handles are kept until the trace ends (core/freed.h) */
     int in_profiler;   /* > 0: the profiler does not record calls */
     const char *site;  /* location of the running public call, for calls by library code */

@@ -8,7 +8,7 @@
 #include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* --- the object ------------------------------------------------------------------------------- */
 

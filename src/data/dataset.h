@@ -21,7 +21,7 @@
 #include "core/error.h"
 #include "core/object.h"
 #include "gradus/dataset.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 enum { GD_SAMPLE_MAX = 16 };
 

@@ -171,4 +171,4 @@ static gd_status cifar100_gather(const gd_dataset *d, const int64_t *indices, in
 }
 static void cifar100_close(gd_dataset *d) { close_cifar(d); }
 
-#include "dataset_cifar.gen.h"
+#include "data/dataset_cifar.gen.h"

@@ -144,4 +144,4 @@ static void csv_close(gd_dataset *d) {
     gd_free(c);
 }
 
-#include "dataset_csv.gen.h"
+#include "data/dataset_csv.gen.h"

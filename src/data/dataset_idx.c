@@ -234,4 +234,4 @@ static gd_status idx_gather(const gd_dataset *d, const int64_t *indices, int64_t
 }
 static void idx_close(gd_dataset *d) { close_pair(d); }
 
-#include "dataset_idx.gen.h"
+#include "data/dataset_idx.gen.h"

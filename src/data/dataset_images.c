@@ -201,4 +201,4 @@ static void image_list_name(const gd_dataset *d, int64_t index, char *text, size
 }
 static void image_list_close(gd_dataset *d) { gd_image_files_close(d); }
 
-#include "dataset_images.gen.h"
+#include "data/dataset_images.gen.h"

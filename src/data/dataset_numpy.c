@@ -113,4 +113,4 @@ static void numpy_close(gd_dataset *d) {
     gd_free(a);
 }
 
-#include "dataset_numpy.gen.h"
+#include "data/dataset_numpy.gen.h"

@@ -101,4 +101,4 @@ static void text_close(gd_dataset *d) {
     gd_free(t);
 }
 
-#include "dataset_text.gen.h"
+#include "data/dataset_text.gen.h"

@@ -192,4 +192,4 @@ static void tokens_close(gd_dataset *d) {
     gd_free(s);
 }
 
-#include "dataset_tokens.gen.h"
+#include "data/dataset_tokens.gen.h"

@@ -358,4 +358,4 @@ static gd_status digits_get(const gd_dataset *d, int64_t index, gd_random *unuse
     return gd_sample_from_list(sample, gd_list(image, target));
 }
 
-#include "digits.gen.h"
+#include "data/digits.gen.h"

@@ -6,7 +6,7 @@
 
 #include "core/device.h"
 #include "gradus/ops.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* --- tensors as images ------------------------------------------------------------------------ */
 

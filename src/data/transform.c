@@ -5,7 +5,7 @@
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "data/dataset.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* --- the object ------------------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/object.h"
 #include "gradus/dataset.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 typedef struct gd_transform_rules {
     gd_status (*check)(const void *options);

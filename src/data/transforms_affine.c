@@ -122,4 +122,4 @@ static gd_tensor *affine_apply(const void *options, gd_tensor *x, gd_random *ran
     return gd_image_result(status, &y, x);
 }
 
-#include "transforms_affine.gen.h"
+#include "data/transforms_affine.gen.h"

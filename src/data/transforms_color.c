@@ -108,4 +108,4 @@ static gd_tensor *grayscale_apply(const void *options, gd_tensor *x, gd_random *
     return gd_image_result(status, &y, x);
 }
 
-#include "transforms_color.gen.h"
+#include "data/transforms_color.gen.h"

@@ -208,4 +208,4 @@ static gd_tensor *erase_apply(const void *options, gd_tensor *x, gd_random *rand
     return gd_image_result(GD_OK, &y, x);
 }
 
-#include "transforms_crop.gen.h"
+#include "data/transforms_crop.gen.h"

@@ -129,4 +129,4 @@ static gd_tensor *random_resized_crop_apply(const void *options, gd_tensor *x, g
     return gd_image_result(status, &y, x);
 }
 
-#include "transforms_resize.gen.h"
+#include "data/transforms_resize.gen.h"

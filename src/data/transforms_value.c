@@ -168,4 +168,4 @@ static gd_tensor *noise_apply(const void *options, gd_tensor *x, gd_random *rand
     return gd_image_result(GD_OK, &y, x);
 }
 
-#include "transforms_value.gen.h"
+#include "data/transforms_value.gen.h"

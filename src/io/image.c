@@ -10,7 +10,7 @@
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "format/image.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* --- loading ---------------------------------------------------------------------------------- */
 

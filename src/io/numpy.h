@@ -6,7 +6,7 @@
 #include "format/stream.h"
 #include "format/zip.h"
 #include "gradus/npy.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* Where an array is read from: a file, or an entry of an archive. */
 typedef struct gd_npy_source {

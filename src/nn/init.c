@@ -13,7 +13,7 @@
 #include "gradus/ops.h"
 #include "graph/build/graph.h"
 #include "nn/initializer.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- construction ----------------------------------------------------------------------------- */
 
@@ -398,4 +398,4 @@ static gd_tensor *orthogonal_make(gd_shape dims, const void *options) {
     return t;
 }
 
-#include "init.gen.h"
+#include "nn/init.gen.h"

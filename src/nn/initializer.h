@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/tensor.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 typedef struct gd_init_rules {
     gd_status (*check)(gd_shape dims, const void *options);

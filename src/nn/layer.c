@@ -11,8 +11,8 @@
 #include "gradus/graph.h"
 #include "gradus/ops.h"
 #include "graph/build/graph.h"
-#include "ops/call.h"
-#include "ops/intern.h"
+#include "dispatch/call.h"
+#include "dispatch/intern.h"
 
 /* --- construction ----------------------------------------------------------------------------- */
 

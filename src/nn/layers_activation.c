@@ -235,4 +235,4 @@ static gd_tensors prelu_forward(gd_module *m, gd_tensors in) {
     return gd_listed(gd_prelu(x, gd_reshape(weight, dims)));
 }
 
-#include "layers_activation.gen.h"
+#include "nn/layers_activation.gen.h"

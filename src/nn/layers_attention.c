@@ -339,4 +339,4 @@ static gd_tensors positional_encoding_forward(gd_module *m, gd_tensors in) {
                                                                : y);
 }
 
-#include "layers_attention.gen.h"
+#include "nn/layers_attention.gen.h"

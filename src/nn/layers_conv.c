@@ -157,4 +157,4 @@ static gd_tensors conv_transposeNd_forward(gd_module *m, gd_tensors in) {
     return call_conv(m, &o, in);
 }
 
-#include "layers_conv.gen.h"
+#include "nn/layers_conv.gen.h"

@@ -39,4 +39,4 @@ static gd_tensors pairwise_distance_forward(gd_module *m, gd_tensors in) {
     return gd_listed(gd_norm(difference, .p = o->p, .axis = gd_dims(-1), .keepdim = o->keepdim));
 }
 
-#include "layers_distance.gen.h"
+#include "nn/layers_distance.gen.h"

@@ -106,4 +106,4 @@ static gd_tensors feature_alpha_dropout_forward(gd_module *m, gd_tensors in) {
     return gd_listed(drop_to_floor(in.at[0], gd_rand_like(channel_ones(in.at[0], 2)), o->p));
 }
 
-#include "layers_dropout.gen.h"
+#include "nn/layers_dropout.gen.h"

@@ -139,4 +139,4 @@ static gd_tensors embedding_bag_forward(gd_module *m, gd_tensors in) {
     return gd_listed(gd_div(sum, gd_clamp(gd_sum(counts, .axis = gd_dims(1)), .min = 1)));
 }
 
-#include "layers_linear.gen.h"
+#include "nn/layers_linear.gen.h"

@@ -90,4 +90,4 @@ static gd_status cross_entropy_loss_check(const gd_module *m) {
     return gd_layer_within(m, "label_smoothing", o->label_smoothing, 0, 1, true);
 }
 
-#include "layers_loss.gen.h"
+#include "nn/layers_loss.gen.h"

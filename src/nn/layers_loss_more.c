@@ -195,4 +195,4 @@ static gd_tensors gaussian_nll_loss_forward(gd_module *m, gd_tensors in) {
     return reduce_loss(loss, o->reduction);
 }
 
-#include "layers_loss_more.gen.h"
+#include "nn/layers_loss_more.gen.h"

@@ -241,4 +241,4 @@ static gd_status local_response_norm_check(const gd_module *m) {
     return gd_layer_at_least(m, "size", o->size, 1);
 }
 
-#include "layers_norm.gen.h"
+#include "nn/layers_norm.gen.h"

@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "gradus/layers.h"
 #include "nn/layer.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /*layer op(xs*, name:string) -> ys*
  * Any op as a layer, by its name: gd_nn_op("cat", .options = "axis=1"). It has the inputs and
@@ -36,4 +36,4 @@ static gd_tensors op_forward(gd_module *m, gd_tensors in) {
     return gd_call_with(m->op, NULL, in, m->op_options);
 }
 
-#include "layers_op.gen.h"
+#include "nn/layers_op.gen.h"

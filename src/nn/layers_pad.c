@@ -73,4 +73,4 @@ static gd_tensors circular_padNd_forward(gd_module *m, gd_tensors in) {
     return pad_input(m, in, GD_CIRCULAR, 0);
 }
 
-#include "layers_pad.gen.h"
+#include "nn/layers_pad.gen.h"

@@ -240,4 +240,4 @@ static gd_tensors max_unpoolNd_forward(gd_module *m, gd_tensors in) {
     return gd_listed(gd_reshape(gd_scatter(zeros, -1, positions, values), dims));
 }
 
-#include "layers_pool.gen.h"
+#include "nn/layers_pool.gen.h"

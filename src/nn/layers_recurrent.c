@@ -2,7 +2,7 @@
  *
  * Parameters are PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, the same with
  * _reverse for the backward direction, then those of layer 1. They are the list of weights that the
- * ops take (docs/recurrent_options.md).
+ * ops take (docs/guide/recurrent.md).
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "gradus/layers.h"
 #include "gradus/ops.h"
 #include "nn/layer.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 enum { MAX_LAYERS = 1024 };
 
@@ -322,4 +322,4 @@ static gd_tensors gru_cell_forward(gd_module *m, gd_tensors in) {
     return gd_listed(next_state(x, y.h));
 }
 
-#include "layers_recurrent.gen.h"
+#include "nn/layers_recurrent.gen.h"

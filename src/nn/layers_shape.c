@@ -195,4 +195,4 @@ static gd_status upsample_check(const gd_module *m) {
     return GD_OK;
 }
 
-#include "layers_shape.gen.h"
+#include "nn/layers_shape.gen.h"

@@ -280,4 +280,4 @@ static gd_tensors transformer_decoder_forward(gd_module *m, gd_tensors in) {
     return run_stack(m, in);
 }
 
-#include "layers_transformer.gen.h"
+#include "nn/layers_transformer.gen.h"

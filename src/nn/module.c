@@ -9,7 +9,7 @@
 #include "gradus/autograd.h"
 #include "graph/build/graph.h"
 #include "nn/net.h"
-#include "ops/intern.h"
+#include "dispatch/intern.h"
 
 /* --- the object ------------------------------------------------------------------------------- */
 

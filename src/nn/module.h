@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 #include "gradus/module.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 typedef enum gd_entry_kind { GD_A_PARAMETER, GD_A_BUFFER, GD_A_CHILD } gd_entry_kind;
 

@@ -8,7 +8,7 @@
 #include "graph/build/shapes_only.h"
 #include "nn/layer.h"
 #include "nn/watch.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- paths ------------------------------------------------------------------------------------ */
 

@@ -8,7 +8,7 @@
 #include "core/grow.h"
 #include "core/names.h"
 #include "gradus/ops.h"
-#include "ops/intern.h"
+#include "dispatch/intern.h"
 
 enum { MAX_NAMES = 64 };
 

@@ -10,7 +10,7 @@
 #include "gradus/ops.h"
 #include "onnx/load/operators/operators.h"
 #include "onnx/save/save.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 
 /* --- conditions for saving -------------------------------------------------------------------- */
 

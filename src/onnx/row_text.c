@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "onnx/operator_table.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 
 /* --- words of a row --------------------------------------------------------------------------- */
 

@@ -33,4 +33,4 @@ static void adagrad_update(gd_update *u) {
     gd_update_each(u, "adagrad_step", &with, gd_list(decayed_rate(u, o->lr_decay)));
 }
 
-#include "adagrad.gen.h"
+#include "optim/adagrad.gen.h"

@@ -73,4 +73,4 @@ static void adamw_update(gd_update *u) {
     adam_step(u, &with, o->amsgrad, gd_sub(one, gd_mul(gd_update_lr(u), decay)));
 }
 
-#include "adam.gen.h"
+#include "optim/adam.gen.h"

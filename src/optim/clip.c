@@ -7,7 +7,7 @@
 
 #include "core/alloc.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 #include "optim/optimizer.h"
 
 /* --- norms ------------------------------------------------------------------------------------ */

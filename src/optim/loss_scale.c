@@ -15,8 +15,8 @@
 #include "core/state.h"
 #include "gradus/ops.h"
 #include "gradus/schedule.h"
-#include "ops/autocast.h"
-#include "ops/call.h"
+#include "dispatch/autocast.h"
+#include "dispatch/call.h"
 
 const char *const gd_loss_scale_names[GD_LOSS_SCALE_STATE] = {"scale", "good_steps",
                                                               "skipped_steps"};

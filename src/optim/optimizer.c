@@ -8,8 +8,8 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
-#include "ops/intern.h"
+#include "dispatch/call.h"
+#include "dispatch/intern.h"
 
 /* The options of all optimizers: gd_group_options (codegen/opgen/makers.c). */
 extern const gd_op_attr *const gd_group_attrs;

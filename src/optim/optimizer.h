@@ -2,7 +2,7 @@
  *
  * An optimizer has groups, each with its own options and learning rate. The parameters of a
  * group that have the same factors are a part: one call updates them all. Optimizers are records
- * (ops/maker.h); the rules of one are functions of its file, named after it: adam_check,
+ * (dispatch/maker.h); the rules of one are functions of its file, named after it: adam_check,
  * adam_slots, adam_update.
  */
 #ifndef GRADUS_OPTIM_OPTIMIZER_H
@@ -11,7 +11,7 @@
 #include "core/object.h"
 #include "gradus/optim.h"
 #include "graph/build/graph.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 typedef struct gd_optim_part {
     gd_factors factors;

@@ -44,4 +44,4 @@ static void rmsprop_update(gd_update *u) {
     else gd_update_each(u, "rmsprop_step", &plain, lr);
 }
 
-#include "rmsprop.gen.h"
+#include "optim/rmsprop.gen.h"

@@ -5,8 +5,8 @@
 
 #include "core/alloc.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
-#include "ops/intern.h"
+#include "dispatch/call.h"
+#include "dispatch/intern.h"
 
 static const gd_schedule_rules *rules_of(const gd_schedule *s) { return s->maker->rules; }
 

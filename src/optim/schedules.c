@@ -181,4 +181,4 @@ static gd_tensor *one_cycle_rate(const void *options, gd_tensor *step, gd_tensor
     return gd_where(rises, higher, lower);
 }
 
-#include "schedules.gen.h"
+#include "optim/schedules.gen.h"

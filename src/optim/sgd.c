@@ -51,4 +51,4 @@ static void sgd_update(gd_update *u) {
     gd_update_each(u, "momentum_step", &with, gd_list(lr, gradient_scale(u, o->dampening, sign)));
 }
 
-#include "sgd.gen.h"
+#include "optim/sgd.gen.h"

@@ -4,8 +4,8 @@
 #include "core/alloc.h"
 #include "gradus/ops.h"
 #include "gradus/session.h"
-#include "ops/autocast.h"
-#include "ops/call.h"
+#include "dispatch/autocast.h"
+#include "dispatch/call.h"
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 

@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/state.h"
 #include "gradus/callback.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 typedef struct gd_callback_rules {
     gd_status (*check)(const void *options);

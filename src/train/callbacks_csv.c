@@ -324,4 +324,4 @@ static gd_status csv_log_on(gd_callback *c, gd_event *event) {
     }
 }
 
-#include "callbacks_csv.gen.h"
+#include "train/callbacks_csv.gen.h"

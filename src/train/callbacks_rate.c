@@ -5,7 +5,7 @@
 #include "core/number.h"
 #include "gradus/callbacks.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 #include "optim/schedule.h"
 #include "train/monitor.h"
 #include "train/training.h"
@@ -177,4 +177,4 @@ static gd_status scheduled_on(gd_callback *c, gd_event *event) {
     return GD_OK;
 }
 
-#include "callbacks_rate.gen.h"
+#include "train/callbacks_rate.gen.h"

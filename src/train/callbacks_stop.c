@@ -126,4 +126,4 @@ static gd_status stop_on_nan_on(gd_callback *c, gd_event *event) {
     return GD_OK;
 }
 
-#include "callbacks_stop.gen.h"
+#include "train/callbacks_stop.gen.h"

@@ -194,4 +194,4 @@ static gd_status tensorboard_on(gd_callback *c, gd_event *event) {
     return GD_OK;
 }
 
-#include "callbacks_tensorboard.gen.h"
+#include "train/callbacks_tensorboard.gen.h"

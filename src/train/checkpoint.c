@@ -229,4 +229,4 @@ gd_status gd_checkpoint_restore(const char *folder, gd_state_parts parts, gd_res
     return status;
 }
 
-#include "checkpoint.gen.h"
+#include "train/checkpoint.gen.h"

@@ -9,7 +9,7 @@
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "graph/build/graph.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 enum { MAX_NAME = 80 };
 

@@ -15,7 +15,7 @@
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "graph/build/graph.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 static const gd_metric_rules *rules_of(const gd_metric *m) { return m->maker->rules; }
 

@@ -11,7 +11,7 @@
 #include "core/object.h"
 #include "core/state.h"
 #include "gradus/metric.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 enum { GD_METRIC_NAME = 80 };
 

@@ -95,4 +95,4 @@ static gd_tensor *perplexity_value(gd_metric *m) {
     return gd_exp(gd_div(gd_metric_sum(m, "loss"), gd_metric_sum(m, "count")));
 }
 
-#include "metrics_class.gen.h"
+#include "train/metrics_class.gen.h"

@@ -65,4 +65,4 @@ static gd_tensor *auc_value(gd_metric *m) {
     return gd_div(gd_sum(gd_mul(ones, below)), gd_mul(gd_sum(ones), gd_sum(zeros)));
 }
 
-#include "metrics_curve.gen.h"
+#include "train/metrics_curve.gen.h"

@@ -140,4 +140,4 @@ static gd_tensor *confusion_value(gd_metric *m) {
     return matrix->rank == 0 ? number(NAN) : gd_clone(matrix);
 }
 
-#include "metrics_score.gen.h"
+#include "train/metrics_score.gen.h"

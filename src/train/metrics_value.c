@@ -77,4 +77,4 @@ static gd_tensor *r2_value(gd_metric *m) {
     return gd_mean(gd_where(gd_eq(count, zero), gd_scalar_of(NAN, GD_F64), each));
 }
 
-#include "metrics_value.gen.h"
+#include "train/metrics_value.gen.h"

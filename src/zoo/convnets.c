@@ -288,4 +288,4 @@ static gd_module *vgg16_make(const void *options) {
     return net;
 }
 
-#include "convnets.gen.h"
+#include "zoo/convnets.gen.h"

@@ -11,7 +11,7 @@
 #include "gradus/nn.h"
 #include "gradus/ops.h"
 #include "gradus/zoo.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 #include "zoo/zoo.h"
 
 static gd_tensors fail_forward(gd_status status) {
@@ -369,4 +369,4 @@ static gd_module *modular_net_make(const void *options) {
     return net;
 }
 
-#include "dynamic.gen.h"
+#include "zoo/dynamic.gen.h"

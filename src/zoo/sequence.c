@@ -279,4 +279,4 @@ static gd_module *gpt_make(const void *options) {
     return net;
 }
 
-#include "sequence.gen.h"
+#include "zoo/sequence.gen.h"

@@ -49,4 +49,4 @@ static gd_module *convnet_make(const void *options) {
                             gd_nn_dropout(.p = o->dropout), gd_nn_linear(o->hidden, o->classes));
 }
 
-#include "simple.gen.h"
+#include "zoo/simple.gen.h"

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "gradus/module.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 typedef struct gd_net_rules {
     gd_status (*check)(const void *options);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/codegen_api.h"
+#include "dispatch/codegen_api.h"
 
 typedef void (*launched_fn)(gd_scalar_args args);
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check.sh PAGE - compiles and runs the C snippets of a documentation page, as a user would.
+# check.sh PAGE - compiles and runs the snippets of a documentation page, as a user would (extract.awk says which).
 #
 #   SOURCE BUILD WORK CC FLAGS   folders, the compiler, and the sanitizers' flags; see CMakeLists.txt
 set -eu
@@ -34,6 +34,26 @@ for program in "$work"/*.c; do
         failures=$((failures + 1))
     elif [ -f "$name.expect" ] && ! diff "$name.expect" "$name.out"; then
         echo "$page: $name.c prints another output (< page, > program)"
+        failures=$((failures + 1))
+    fi
+done
+for script in "$work"/*.sh; do
+    [ -f "$script" ] || break
+    [ -x "$BUILD/bin/gradus" ] || { echo "$page: the gradus command is not built"; continue; }
+    mkdir -p "$script.run"
+    if ! (cd "$script.run" && PATH="$BUILD/bin:$PATH" sh -eu "$script" >"$script.out" 2>&1); then
+        cat "$script" "$script.out"
+        echo "$page: $script does not run"
+        failures=$((failures + 1))
+    fi
+done
+for quote in "$work"/*.quote; do
+    [ -f "$quote" ] || break
+    file=$(head -n 1 "$quote")
+    if ! awk 'FNR == 1 { part++ } part == 1 && FNR > 1 { want = want $0 "\n" } part == 2 { text = text $0 "\n" }
+              END { exit !(want != "" && index(text, want)) }' "$quote" "$SOURCE/$file"; then
+        tail -n +2 "$quote"
+        echo "$page: this is not in $file"
         failures=$((failures + 1))
     fi
 done

@@ -1,4 +1,4 @@
-# extract.awk - extracts the C snippets of a Markdown page: one file for each ```c block.
+# extract.awk - extracts the snippets of a Markdown page: one file for each ```c block, and for others that are marked.
 #
 #     awk -v out=FOLDER -f extract.awk README.md
 #
@@ -13,6 +13,9 @@
 # A ``` block after the line <!-- prints --> is the expected output of the previous program. After
 # <!-- prints, and fails --> the program must also end with a recorded failure. Messages of the
 # library refer to the lines of a block as lines of "example.c".
+#
+# A ```sh block after the line <!-- runs --> is a script that must succeed; NN.sh has it. A block after
+# <!-- from src/FILE --> is a part of that file, not a program; NN.quote has the path and then the block.
 
 function flush_program(    file) {
     if (body == "") return
@@ -47,9 +50,15 @@ in_given { given = given $0 "\n"; next }
     next
 }
 /^<!-- prints -->/ { expect = 1; next }
+/^<!-- runs -->/ { script = sprintf("%s/%02d.sh", out, ++count); next }
+/^<!-- from .* -->/ {
+    quote = sprintf("%s/%02d.quote", out, ++count)
+    print $3 > quote
+    next
+}
 /^```/ && !fence {
     fence = 1
-    is_c = $0 ~ /^```c *$/
+    is_c = $0 ~ /^```c *$/ && !quote
     first = NR + 1
     if (expect) {
         expect_file = sprintf("%s/%02d.expect", out, count)
@@ -61,10 +70,15 @@ in_given { given = given $0 "\n"; next }
     fence = 0
     if (is_c) flush_program()
     if (expect) { close(expect_file); expect = 0 }
+    if (script) close(script)
+    if (quote) close(quote)
+    script = quote = ""
     next
 }
 fence && is_c { body = body $0 "\n" }
 fence && expect { print > expect_file }
+fence && script { print > script }
+fence && quote { print > quote }
 
 END {
     if (fence || in_given) { print "a block is not closed" > "/dev/stderr"; exit 1 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 typedef struct reader {
     test_cases *cases;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "golden.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 void dump_string(const char *s) {
     putchar('"');

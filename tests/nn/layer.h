@@ -4,7 +4,7 @@
 
 #include "compare.h"
 #include "golden.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 #include "report.h"
 #include "run.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 #include "suites.h"
 
 static bool is_narrow(gd_dtype dtype) { return dtype == GD_F16 || dtype == GD_BF16; }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "dispatch/op.h"
 #include "format/file.h"
 #include "gradus/testing.h"
 #include "suites.h"
@@ -14,7 +15,7 @@ static bool needs_no_cases(const gd_op *op) {
     return gd_op_flags(op) & (GD_OP_INTERNAL | GD_OP_INPLACE | GD_OP_USER);
 }
 
-/* The section of an op in docs/ops.md; NULL: none. */
+/* The section of an op in docs/reference/ops.md; NULL: none. */
 static char *find_section(char *page, const gd_op *op, size_t *length) {
     char head[96];
     snprintf(head, sizeof head, "### `gd_%s(", gd_op_name(op));
@@ -36,8 +37,9 @@ static void check_words(char *page, const gd_op *op) {
             strcat(constant, "`");
             if (section && memmem(section, length, constant, strlen(constant))) report_pass();
             else
-                report_fail(NULL, GD_DTYPE_NONE, "docs/ops.md does not list %s for .%s of %s",
-                            constant, gd_op_attr_at(op, i)->name, gd_op_name(op));
+                report_fail(NULL, GD_DTYPE_NONE,
+                            "docs/reference/ops.md does not list %s for .%s of %s", constant,
+                            gd_op_attr_at(op, i)->name, gd_op_name(op));
             w += n;
         }
 }
@@ -45,8 +47,8 @@ static void check_words(char *page, const gd_op *op) {
 static void check_reference(void) {
     char *page = NULL;
     size_t bytes = 0;
-    if (gd_file_read_all(GRADUS_CASES_DIR "/../../docs/ops.md", &page, &bytes) != GD_OK) {
-        report_fail(NULL, GD_DTYPE_NONE, "docs/ops.md: %s", gd_error_message());
+    if (gd_file_read_all(GRADUS_CASES_DIR "/../../docs/reference/ops.md", &page, &bytes) != GD_OK) {
+        report_fail(NULL, GD_DTYPE_NONE, "docs/reference/ops.md: %s", gd_error_message());
         return;
     }
     for (int i = 0; i < gd_op_count(); i++)
@@ -92,6 +94,20 @@ static void check_bodies_end(const test_cases *cases) {
     gd_set_op_bodies(false);
 }
 
+/* The cases of an op are in the file that has the name of its family. */
+static void check_families(const test_cases *cases) {
+    for (int b = 0; b < cases->n_blocks; b++) {
+        const test_block *block = &cases->blocks[b];
+        const gd_op *op = block->op->base ? block->op->base : block->op;
+        if (strcmp(block->family, op->family) == 0) report_pass();
+        else
+            report_fail(
+                NULL, GD_DTYPE_NONE,
+                "%s is in src/ops/%s, so its cases belong in tests/cases/%s.txt, not in %s.txt",
+                gd_op_name(op), op->family, op->family, block->family);
+    }
+}
+
 void suite_coverage(const test_cases *cases) {
     int ops = 0, covered = 0, differentiable = 0, with_torch = 0, n_cases = 0;
     if (only_op || only_family) {
@@ -127,6 +143,7 @@ void suite_coverage(const test_cases *cases) {
         if (!*gd_op_doc(op))
             report_fail(NULL, GD_DTYPE_NONE, "%s has no documentation", gd_op_name(op));
     }
+    check_families(cases);
     check_onnx_page();
     check_reference();
     check_kernel_count();

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/call.h"
-#include "ops/macs.h"
+#include "dispatch/call.h"
+#include "dispatch/macs.h"
 #include "suites.h"
 
 extern const char *only_op, *only_family;

@@ -205,10 +205,10 @@ void check_onnx_page(void) {
     char *page = NULL, *expected_text = expected_table();
     size_t bytes = 0;
     const gd_status status =
-        gd_file_read_all(GRADUS_CASES_DIR "/../../docs/onnx.md", &page, &bytes);
+        gd_file_read_all(GRADUS_CASES_DIR "/../../docs/guide/onnx.md", &page, &bytes);
     if (status == GD_OK && strstr(page, expected_text)) report_pass();
     else
-        report_fail(NULL, GD_DTYPE_NONE, "docs/onnx.md does not have this table:\n%s",
+        report_fail(NULL, GD_DTYPE_NONE, "docs/guide/onnx.md does not have this table:\n%s",
                     expected_text);
     gd_free(page);
     free(expected_text);

@@ -27,7 +27,7 @@ void suite_autocast(const test_cases *cases);
 void suite_capture(const test_cases *cases);
 void suite_coverage(const test_cases *cases);
 
-/* Checks that docs/onnx.md lists the ops that can be saved; a part of suite_coverage. */
+/* Checks that docs/guide/onnx.md lists the ops that can be saved; a part of suite_coverage. */
 void check_onnx_page(void);
 
 /* Calls fn for each case and each dtype of its block that is in `mask`. For a case that gives the

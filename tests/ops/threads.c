@@ -7,7 +7,7 @@
 #include "../cuda/emulated.h"
 #include "backend/cpu/isa.h"
 #include "core/alloc.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 #include "suites.h"
 
 enum { LARGEST = 300000 }; /* elements of any tensor of an enlarged case */

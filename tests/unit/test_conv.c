@@ -1,4 +1,4 @@
-/* test_conv.c - promises of backend/cpu/conv.h: convolutions of any sizes, in all three directions,
+/* test_conv.c - promises of ops/conv/cpu/conv_algorithms.h: convolutions of any sizes, in all three directions,
  * agree with simple loops on every instruction set of this processor, write only their result, and
  * have the same bits for any number of threads.
  *
@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "backend/cpu/conv.h"
+#include "ops/conv/cpu/conv_algorithms.h"
 #include "backend/cpu/isa.h"
 #include "compare.h"
 #include "draw.h"

@@ -1,4 +1,4 @@
-/* test_gemm.c - promises of backend/cpu/gemm.h: products of any shape, strides and dtypes agree
+/* test_gemm.c - promises of ops/matmul/cpu/gemm.h: products of any shape, strides and dtypes agree
  * with a triple loop in double on every instruction set of this processor, write only C, and have
  * the same bits for any number of threads.
  *
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdarg.h>
 
-#include "backend/cpu/gemm.h"
+#include "ops/matmul/cpu/gemm.h"
 #include "backend/cpu/isa.h"
 #include "draw.h"
 #include "fault_walk.h"

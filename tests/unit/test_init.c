@@ -6,7 +6,7 @@
 #include "clean_test.h"
 #include "compare.h"
 #include "gradus/gradus.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 typedef struct moments {
     double mean, std, low, high, kurtosis;

@@ -7,7 +7,7 @@
 #include "compare.h"
 #include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 #include "test.h"
 
 static gd_tensor *index_tensor(int64_t n, const int64_t *values) {

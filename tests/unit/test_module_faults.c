@@ -53,7 +53,7 @@ static gd_tensors user_module_forward(gd_tensors in, void *self) {
         gd_module_forward(m->fc2, gd_mul(gd_module_forward(m->fc1, in.at[0]), m->scale)));
 }
 
-/* Written as in docs/modules.md, with no check before the end. */
+/* Written as in docs/guide/modules.md, with no check before the end. */
 static bool build_user_module(void *user) {
     GD_SCOPE;
     (void)user;

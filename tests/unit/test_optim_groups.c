@@ -5,7 +5,7 @@
 #include "clean_test.h"
 #include "compare.h"
 #include "gradus/gradus.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 
 static gd_tensor *leaf(double value) { return gd_requires_grad(gd_full(gd_dims(3), value)); }
 static void set_grad(gd_tensor *w, double value) { gd_set_grad(w, gd_full(gd_dims(3), value)); }

@@ -12,8 +12,8 @@
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
-#include "ops/random_dist.h"
-#include "ops/random_uniform.h"
+#include "ops/random/random_dist.h"
+#include "ops/random/random_uniform.h"
 #include "test.h"
 
 /* --- helpers ---------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
-#include "ops/call.h"
-#include "ops/op.h"
+#include "dispatch/call.h"
+#include "dispatch/op.h"
 #include "test.h"
 
 enum { MOST = 24 };

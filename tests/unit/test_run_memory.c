@@ -9,7 +9,7 @@
 #include "draw.h"
 #include "gradus/gradus.h"
 #include "graph/plan/memory.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 #include "test.h"
 
 /* --- counting allocations --------------------------------------------------------------------- */

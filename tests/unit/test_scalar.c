@@ -8,7 +8,7 @@
 #include "core/device.h"
 #include "core/tensor.h"
 #include "fuse_ways.h"
-#include "ops/codegen_api.h"
+#include "dispatch/codegen_api.h"
 #include "scalar_kernels.h"
 
 static const char *const types[] = {"f32", "f64", "i32", "i64"};

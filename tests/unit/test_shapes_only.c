@@ -5,7 +5,7 @@
 #include "gradus/gradus.h"
 #include "graph/build/graph.h"
 #include "graph/build/shapes_only.h"
-#include "ops/macs.h"
+#include "dispatch/macs.h"
 
 typedef struct net {
     gd_tensor *conv, *mean, *var, *steps, *w, *created;

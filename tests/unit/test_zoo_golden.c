@@ -2,7 +2,7 @@
  * golden/zoo_make.py. */
 #include "clean_test.h"
 #include "compare.h"
-#include "ops/maker.h"
+#include "dispatch/maker.h"
 #include "zoo_rule.h"
 
 enum {

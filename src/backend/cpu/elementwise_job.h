@@ -5,7 +5,7 @@
 
 #include "backend/cpu/elementwise.h"
 #include "codegen/fusion_rules.h"
-#include "ops/fused.h"
+#include "dispatch/fused.h"
 
 /* --- programs: elementwise_program.c ---------------------------------------------------------- */
 

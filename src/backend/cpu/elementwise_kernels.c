@@ -12,7 +12,7 @@
 #include "core/tile.h"
 #include "core/copy.h"
 #include "core/pool.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 typedef gd_ew_job job;
 typedef gd_ew_operand operand;
@@ -403,4 +403,4 @@ static gd_status elementwise_reference_run(gd_kernel_call *call) {
     return GD_OK;
 }
 
-#include "elementwise_kernels.gen.h"
+#include "backend/cpu/elementwise_kernels.gen.h"

@@ -12,7 +12,7 @@
 #include "core/pool.h"
 #include "core/tensor.h"
 #include "core/tile.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 enum {
     TILE = 512,            /* elements of one kernel call, and of the tile of a number */
@@ -21,7 +21,7 @@ enum {
     BUFFER_BYTES = MAX_NUMBERS * TILE * 8,
 };
 
-/* A call of an op for `count` entries (gd_each in ops/call.h). Entry i has the inputs
+/* A call of an op for `count` entries (gd_each in dispatch/call.h). Entry i has the inputs
  * in[i * width], ..., in[(i + 1) * width - 1], then the numbers, and the outputs
  * out[i * written], ..., out[(i + 1) * written - 1]. */
 typedef struct list_job {
@@ -178,4 +178,4 @@ static gd_status elementwise_list_compiled_run(gd_kernel_call *call) {
     return GD_OK;
 }
 
-#include "elementwise_list.gen.h"
+#include "backend/cpu/elementwise_list.gen.h"

@@ -10,8 +10,8 @@
 #include "codegen/record.h"
 #include "core/float_to_int.h"
 #include "core/alloc.h"
-#include "ops/call.h"
-#include "ops/intern.h"
+#include "dispatch/call.h"
+#include "dispatch/intern.h"
 
 enum {
     WORTH_COMPILING = 1024, /* elements; with fewer, compiling takes longer than it saves */

@@ -69,4 +69,4 @@ static void __attribute__((constructor)) set_fusion_rules(void) {
     gd_cpu_set_fusion(&gd_cpu_fusion_rules);
 }
 
-#include "fused_kernels.gen.h"
+#include "backend/cpu/fused_kernels.gen.h"

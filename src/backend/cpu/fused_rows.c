@@ -380,4 +380,4 @@ static gd_status fused_reduction_rows_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "fused_rows.gen.h"
+#include "backend/cpu/fused_rows.gen.h"

@@ -120,8 +120,8 @@ FOLD_EACH(DEFINE_ROW)
             }                                                           \
         for (int k = 0; k < WIDTH; k++) STORE(y + C + k * LANES, a[k]); \
     } while (0)
-#define LOAD_TAIL(p)     V(load_part)(p, (int)(cols - c))
-#define STORE_TAIL(p, v) V(store_part)(p, v, (int)(cols - c))
+#define LOAD_LAST(p)     V(load_part)(p, (int)(cols - c))
+#define STORE_LAST(p, v) V(store_part)(p, v, (int)(cols - c))
 #define DEFINE_COLUMNS(NAME, IDENTITY, MAP, COMBINE)                                             \
     static void columns_##NAME(const void *const *rows, int n_rows, int64_t cols, VEC extra,     \
                                E *y) {                                                           \
@@ -130,7 +130,7 @@ FOLD_EACH(DEFINE_ROW)
         for (; c + 4 * LANES <= cols; c += 4 * LANES)                                            \
             COLUMNS_AT(c, 4, MAP, COMBINE, V(load), V(store));                                   \
         for (; c + LANES <= cols; c += LANES) COLUMNS_AT(c, 1, MAP, COMBINE, V(load), V(store)); \
-        if (c < cols) COLUMNS_AT(c, 1, MAP, COMBINE, LOAD_TAIL, STORE_TAIL);                     \
+        if (c < cols) COLUMNS_AT(c, 1, MAP, COMBINE, LOAD_LAST, STORE_LAST);                     \
     }
 FOLD_EACH(DEFINE_COLUMNS)
 
@@ -139,7 +139,7 @@ FOLD_EACH(DEFINE_COLUMNS)
         int64_t c = 0;                                                                \
         for (; c + LANES <= cols; c += LANES)                                         \
             V(store)(a + c, COMBINE(V(load)(a + c), V(load)(b + c)));                 \
-        if (c < cols) STORE_TAIL(a + c, COMBINE(LOAD_TAIL(a + c), LOAD_TAIL(b + c))); \
+        if (c < cols) STORE_LAST(a + c, COMBINE(LOAD_LAST(a + c), LOAD_LAST(b + c))); \
     }
 FOLD_EACH(DEFINE_MERGE)
 

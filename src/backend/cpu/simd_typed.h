@@ -100,3 +100,20 @@
         if (LANES > 2) v = COMBINE(v, ROTATE_2(v)); \
         v = COMBINE(v, ROTATE_1(v));                \
     } while (0)
+
+/* Runs DO(LOAD, STORE) for each vector at i < n; the last one may be partial. */
+#define LOAD_ALL(p)      V(load)(p)
+#define STORE_ALL(p, v)  V(store)(p, v)
+#define LOAD_TAIL(p)     V(load_part)(p, left)
+#define STORE_TAIL(p, v) V(store_part)(p, v, left)
+#define EACH_VECTOR(n, DO)                     \
+    do {                                       \
+        int64_t i = 0;                         \
+        for (; i + LANES <= (n); i += LANES) { \
+            DO(LOAD_ALL, STORE_ALL);           \
+        }                                      \
+        if (i < (n)) {                         \
+            int left = (int)((n)-i);           \
+            DO(LOAD_TAIL, STORE_TAIL);         \
+        }                                      \
+    } while (0)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "backend/cuda/library.h"
-#include "ops/codegen_api.h"
+#include "dispatch/codegen_api.h"
 
 /* --- NVRTC ------------------------------------------------------------------------------------ */
 

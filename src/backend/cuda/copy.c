@@ -1,5 +1,5 @@
-/* copy.c - copies, reshapes and assignments. */
-#include "backend/cuda/kernels/copy.h"
+/* copy.c - copies between views of any layout and dtype. */
+#include "backend/cuda/copy_args.h"
 
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/strided.h"
@@ -34,29 +34,16 @@ gd_status gd_cuda_queue_copy(const gd_kernel_call *call, const gd_view *to, cons
     return queue_copy(call, to, from, false);
 }
 
+gd_status gd_cuda_queue_reshape(const gd_kernel_call *call, const gd_view *to,
+                                const gd_view *from) {
+    return queue_copy(call, to, from, true);
+}
+
 static gd_status run_copy(gd_kernel_call *call) {
     return queue_copy(call, &call->out[0], &call->in[0], false);
 }
 
-/* The same elements in row-major order: a reshape that cannot be a view. */
-static gd_status run_reshape(gd_kernel_call *call) {
-    return queue_copy(call, &call->out[0], &call->in[0], true);
-}
+/*kernel clone.views  checked  run run_copy
+ */
 
-/* The inputs are x and the value, the outputs the new value and x. The value may be a view of x, so
- * it is copied to the first output before x is written. */
-static gd_status run_assign(gd_kernel_call *call) {
-    const gd_view *value = &call->in[1];
-    if (call->out[0].data) {
-        gd_status status = queue_copy(call, &call->out[0], value, false);
-        if (status != GD_OK) return status;
-        value = &call->out[0];
-    }
-    return queue_copy(call, &call->out[1], value, false);
-}
-
-GD_CUDA_OP(clone, run_copy)
-GD_CUDA_OP(contiguous, run_reshape)
-GD_CUDA_OP(flatten, run_reshape)
-GD_CUDA_OP(reshape, run_reshape)
-GD_CUDA_OP(assign, run_assign)
+#include "backend/cuda/copy.gen.h"

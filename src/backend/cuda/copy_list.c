@@ -1,10 +1,10 @@
 /* copy_list.c - copies with conversion for all entries of a list of tensors: casts of parameters,
- * and statistics of batch norms, which plans combine (gd_each in ops/call.h).
+ * and statistics of batch norms, which plans combine (gd_each in dispatch/call.h).
  *
  * Entries that lie alike in memory, or of which one has channels last, are copied by one launch for
  * GD_CUDA_COPY_ENTRIES of them. The others are single copies.
  */
-#include "backend/cuda/kernels/copy_list.h"
+#include "backend/cuda/copy_list_args.h"
 
 #include "backend/cuda/expression.h"
 
@@ -122,10 +122,7 @@ static bool match_list(const gd_kernel_call *call) {
     return ir->n_vars == 1 && ir->n_outputs == 1 && ir->nodes[ir->output[0]].code == GD_IR_VAR;
 }
 
-GD_CUDA_ADD(copy_list_kernel, {.op = "elementwise_list",
-                               .variant = "copies",
-                               .device = "cuda",
-                               .rank = 20,
-                               .flags = GD_KERNEL_CHECKED,
-                               .match = match_list,
-                               .run = run_list})
+/*kernel elementwise_list.copies  rank 20  checked  run run_list  match match_list
+ */
+
+#include "backend/cuda/copy_list.gen.h"

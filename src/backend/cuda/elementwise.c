@@ -26,13 +26,8 @@ static gd_status run_built(gd_kernel_call *call) {
                                 GD_CUDA_EXPRESSION_THREADS, &a.elements);
 }
 
-GD_CUDA_ADD(built_kernel, {.op = "elementwise",
-                           .variant = "built",
-                           .device = "cuda",
-                           .rank = 30,
-                           .flags = GD_KERNEL_CHECKED | GD_KERNEL_MIXED,
-                           .match = match_built,
-                           .run = run_built})
+/*kernel elementwise.built  rank 30  checked  mixed  run run_built  match match_built
+ */
 
 /* --- kernels that are compiled for a call ----------------------------------------------------- */
 
@@ -101,12 +96,7 @@ static void release_compiled(gd_device *d, void *prepared) {
     gd_cuda_host->release(prepared);
 }
 
-GD_CUDA_ADD(compiled_kernel, {.op = "elementwise",
-                              .variant = "compiled",
-                              .device = "cuda",
-                              .rank = 20,
-                              .flags = GD_KERNEL_CHECKED | GD_KERNEL_MIXED,
-                              .match = match_compiled,
-                              .run = run_compiled,
-                              .prepare = prepare_compiled,
-                              .release = release_compiled})
+/*kernel elementwise.compiled  rank 20  checked  mixed  run run_compiled  match match_compiled  prepare prepare_compiled  release release_compiled
+ */
+
+#include "backend/cuda/elementwise.gen.h"

@@ -4,8 +4,8 @@
 
 #include "backend/cuda/expression_table.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/kernels/expression.h"
-#include "ops/codegen_api.h"
+#include "backend/cuda/expression_args.h"
+#include "dispatch/codegen_api.h"
 
 enum {
     GD_CUDA_OPERANDS = GD_SCALAR_OPERANDS,

@@ -1,5 +1,5 @@
 /* expression_list.c - an elementwise op for each entry of a list of tensors (gd_each in
- * ops/call.h): the steps of optimizers.
+ * dispatch/call.h): the steps of optimizers.
  *
  * Entries whose tensors are contiguous and aligned are computed together. Their addresses are
  * arguments of the kernel, about 60 entries of Adam in one launch. The others are single calls.
@@ -188,10 +188,7 @@ static gd_status run_list(gd_kernel_call *call) {
     return status;
 }
 
-GD_CUDA_ADD(list_kernel, {.op = "elementwise_list",
-                          .variant = "built",
-                          .device = "cuda",
-                          .rank = 10,
-                          .flags = GD_KERNEL_CHECKED,
-                          .match = match_list,
-                          .run = run_list})
+/*kernel elementwise_list.built  rank 10  checked  run run_list  match match_list
+ */
+
+#include "backend/cuda/expression_list.gen.h"

@@ -200,7 +200,7 @@ static const char body[] =
     "    }\n"
     "    if (stores) partial[i * a.parts + k] = x;\n"
     "    __syncthreads();\n"
-    "    if (threadIdx.x == 0) {\n" /* as in kernels/last_block.cuh */
+    "    if (threadIdx.x == 0) {\n" /* as in last_block.cuh */
     "        __threadfence();\n"
     "        last = atomicAdd(&arrivals[group], 1u) == (unsigned)a.parts - 1;\n"
     "        if (last) arrivals[group] = 0;\n"
@@ -374,11 +374,7 @@ static gd_status run_reduction(gd_kernel_call *call) {
                                  arguments);
 }
 
-GD_CUDA_ADD(fused_reduction_kernel, {.op = "fused_reduction",
-                                     .variant = "expression",
-                                     .device = "cuda",
-                                     .rank = 20,
-                                     .flags = GD_KERNEL_CHECKED,
-                                     .match = match_reduction,
-                                     .run = run_reduction,
-                                     .prepare = prepare_reduction})
+/*kernel fused_reduction.expression  rank 20  checked  run run_reduction  match match_reduction  prepare prepare_reduction
+ */
+
+#include "backend/cuda/fused_reduction.gen.h"

@@ -2,7 +2,7 @@
  * with reductions between them, in one kernel.
  *
  * The library divides the work and prints the kernel (codegen/dialect_cuda_rows.c); its loops are
- * in kernels/rows.cuh. A kernel is compiled for the dtypes and layouts of its operands; layouts do
+ * in rows.cuh. A kernel is compiled for the dtypes and layouts of its operands; layouts do
  * not change the bits of a result.
  */
 #include "backend/cuda/fused_rows.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/kernels/rows.h"
+#include "backend/cuda/rows_args.h"
 
 _Static_assert((int)GD_CUDA_ROWS_RANK == (int)GD_SCALAR_RANK &&
                    sizeof(gd_scalar_operand) == GD_CUDA_ROWS_OPERAND * sizeof(uint64_t),
@@ -121,7 +121,7 @@ static void release_rows(gd_device *d, void *prepared) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* The parameter of the kernel: row_arguments in kernels/rows.cuh. */
+/* The parameter of the kernel: row_arguments in rows.cuh. */
 typedef struct row_arguments {
     gd_cuda_row_head head;
     uint64_t
@@ -168,12 +168,7 @@ static gd_status run_rows(gd_kernel_call *call) {
     return GD_OK;
 }
 
-GD_CUDA_ADD(fused_rows_kernel, {.op = "fused_reduction",
-                                .variant = "rows",
-                                .device = "cuda",
-                                .rank = 20,
-                                .flags = GD_KERNEL_CHECKED,
-                                .match = match_rows,
-                                .run = run_rows,
-                                .prepare = prepare_rows,
-                                .release = release_rows})
+/*kernel fused_reduction.rows  rank 20  checked  run run_rows  match match_rows  prepare prepare_rows  release release_rows
+ */
+
+#include "backend/cuda/fused_rows.gen.h"

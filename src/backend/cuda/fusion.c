@@ -2,7 +2,7 @@
  * that a program defines.
  *
  * The library prints them (codegen/dialect_cuda.h). They use the loops of the build's kernels
- * (kernels/expression.cuh) or of row programs (kernels/rows.cuh), compiled for the dtypes of the
+ * (expression.cuh) or of row programs (rows.cuh), compiled for the dtypes of the
  * call. A plan's kernels are compiled together, for vectors; those for other strides when a call
  * needs them.
  */
@@ -21,9 +21,9 @@
 
 static gd_dialect dialect; /* the library's, with reductions */
 static const char kernel_name[] = "gd_expression";
-extern const char gd_cuda_expression_text[]; /* kernels/expression.cuh, from the build */
-extern const char gd_cuda_rows_text[];       /* kernels/rows.cuh */
-extern const char gd_cuda_previous_text[];   /* kernels/previous_kernel.cuh */
+extern const char gd_cuda_expression_text[]; /* expression.cuh, from the build */
+extern const char gd_cuda_rows_text[];       /* rows.cuh */
+extern const char gd_cuda_previous_text[];   /* previous_kernel.cuh */
 
 /* The source text of a kernel, to be freed by the caller; NULL: no memory, or there is no such
  * kernel. `variant` is of elementwise ops, `rows` of row programs. */

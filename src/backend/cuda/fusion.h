@@ -4,7 +4,7 @@
 
 #include "backend/cuda/state.h"
 #include "codegen/fusion_rules.h"
-#include "ops/codegen_api.h"
+#include "dispatch/codegen_api.h"
 
 /* The rules, filled when the backend is opened. */
 const gd_fusion_rules *gd_cuda_fusion_rules(void);

@@ -1,4 +1,4 @@
-/* images.h - the compiled kernels; the build writes the table from the .cu files of kernels/. */
+/* images.h - the compiled kernels; the build writes the table from the .cu files. */
 #ifndef GRADUS_CUDA_IMAGES_H
 #define GRADUS_CUDA_IMAGES_H
 

@@ -1,14 +1,19 @@
 /* kernels.c - the kernels of all files, and launches of loops. */
 #include "backend/cuda/kernels.h"
 
-extern const gd_kernel *const __start_gd_cuda_entries[], *const __stop_gd_cuda_entries[];
+GD_KERNEL_TABLE(cuda);
 
 gd_status gd_cuda_collect_kernels(const gd_kernel **kernels, int *count) {
-    *count = (int)(__stop_gd_cuda_entries - __start_gd_cuda_entries);
+    *count = 0;
+    for (int f = 0; f < gd_kernel_family_count_cuda; f++)
+        if (gd_kernel_families_cuda[f]) *count += gd_kernel_families_cuda[f]->count;
     gd_kernel *all = gd_cuda_host->allocate((size_t)*count * sizeof *all);
     if (!all) return gd_cuda_host->fail(GD_E_MEMORY, "no memory for the table of CUDA kernels");
-    for (int i = 0; i < *count; i++) all[i] = *__start_gd_cuda_entries[i];
     *kernels = all;
+    for (int f = 0; f < gd_kernel_family_count_cuda; f++) {
+        const gd_kernel_family *family = gd_kernel_families_cuda[f];
+        for (int i = 0; family && i < family->count; i++) *all++ = family->kernels[i];
+    }
     return GD_OK;
 }
 

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "backend/cuda/driver.h"
-#include "backend/cuda/kernels/error_word.h"
+#include "backend/cuda/error_word.h"
 
 struct gd_event {
     CUevent event;
@@ -76,7 +76,7 @@ enum {
     GD_CUDA_ALL_SHARED = -1, /* shared memory of a kernel: as much as a block may have */
 };
 
-/* A kernel that the build compiled: a function of the file kernels/IMAGE.cu. It is loaded when a
+/* A kernel that the build compiled: a function of the file IMAGE.cu. It is loaded when a
  * device first uses it.
  *
  *     static gd_cuda_kernel fill = GD_CUDA_KERNEL("fill", "gd_fill");
@@ -85,7 +85,7 @@ typedef struct gd_cuda_kernel {
     const char *image, *name;
     _Atomic(CUfunction) functions[GD_CUDA_DEVICES]; /* by device */
     int shared_bytes; /* dynamic shared memory of a block, or GD_CUDA_ALL_SHARED */
-    /* It begins with wait_for_previous_kernel (kernels/previous_kernel.cuh), so the device may
+    /* It begins with wait_for_previous_kernel (previous_kernel.cuh), so the device may
      * prepare its launch while the kernel before it still runs. */
     bool waits;
     _Atomic(bool) compiled_to_wait[GD_CUDA_DEVICES]; /* by device: its code has this instruction */

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "backend/cuda/kernels/strided.h"
+#include "backend/cuda/strided_args.h"
 
 static gd_cuda_kernel copy_strided = GD_CUDA_KERNEL("strided", "gd_copy_strided");
 static gd_cuda_kernel copy_broadcast = GD_CUDA_KERNEL("strided", "gd_copy_broadcast");

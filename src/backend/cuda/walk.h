@@ -3,7 +3,7 @@
 #define GRADUS_CUDA_WALK_H
 
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/kernels/walk.h"
+#include "backend/cuda/walk_args.h"
 
 static inline int gd_cuda_axis(int64_t axis, int rank) {
     return (int)(axis < 0 ? axis + rank : axis);

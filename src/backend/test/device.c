@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "backend/test/kernels.h"
-#include "ops/codegen_api.h"
+#include "dispatch/codegen_api.h"
 
 const gd_host *test_host;
 

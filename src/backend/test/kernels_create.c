@@ -1,7 +1,7 @@
 /* kernels_create.c - constants, random numbers, and assignments to variables. */
 #include "backend/test/kernels.h"
 #include "core/integer.h"
-#include "ops/random_dist.h"
+#include "ops/random/random_dist.h"
 
 static void store_number(gd_dtype dtype, void *p, gd_number value) {
     if (element_is_float(dtype) || dtype == GD_BOOL) store_real(dtype, p, value.value);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "backend/test/kernels.h"
-#include "ops/codegen_api.h"
+#include "dispatch/codegen_api.h"
 
 static gd_native_target native_target(void) {
     static const char *const flags[] = {NULL};

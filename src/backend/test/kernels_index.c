@@ -3,7 +3,7 @@
  * any. */
 #include "backend/test/kernels.h"
 #include "core/integer.h"
-#include "ops/problem.h"
+#include "dispatch/problem.h"
 
 /* --- gather and scatter ----------------------------------------------------------------------- */
 

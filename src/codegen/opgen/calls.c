@@ -91,7 +91,7 @@ static void print_call(FILE *out, const op *o, bool inplace) {
 void write_calls(void) {
     FILE *out = begin_output("op_calls.c");
     fputs("/* Written by the build from the op records. */\n#include <string.h>\n\n#include "
-          "\"gradus/ops.h\"\n#include \"ops/call.h\"\n#include \"ops/op.h\"\n\n",
+          "\"gradus/ops.h\"\n#include \"dispatch/call.h\"\n#include \"dispatch/op.h\"\n\n",
           out);
     for (int i = 0; i < n_ops; i++) {
         print_call(out, ops[i], false);

@@ -69,7 +69,7 @@ static void print_shard(int shard) {
     snprintf(name, sizeof name, "expression_%d.cu", shard);
     const kernel_names n = {.out = begin_output(name), .list = open_memstream(&list, &bytes)};
     fputs("/* Written by the build from the op records. */\n"
-          "#include \"backend/cuda/kernels/expression.cuh\"\n",
+          "#include \"backend/cuda/expression.cuh\"\n",
           n.out);
     for (int i = 0; i < n_entries; i++)
         if (entries[i]->op && shard_of(entries[i]) == shard) print_kernels(&n, entries[i]);

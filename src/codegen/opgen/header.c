@@ -354,7 +354,7 @@ void write_header(void) {
     print_words(out);
     for (int s = 0; s < n_sources; s++) {
         if (!sources[s].has_ops) continue;
-        fprintf(out, "/* ===== %s: %s ===== */\n\n", sources[s].stem, sources[s].title);
+        fprintf(out, "/* ===== %s: %s ===== */\n\n", sources[s].family, sources[s].title);
         for (int i = 0; i < n_ops; i++) {
             if (ops[i]->source != &sources[s]) continue;
             print_comment(out, ops[i]);

@@ -1,9 +1,10 @@
 /* main.c - the generator's main program: finds records in the sources and writes all output
  * files. */
+#include <errno.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "codegen/opgen/opgen.h"
 #include "codegen/opgen/variants.h"
@@ -12,10 +13,9 @@
 
 op *ops[MAX_OPS];
 int n_ops;
-kernel kernels[MAX_KERNELS];
-int n_kernels;
 source sources[MAX_SOURCES];
 int n_sources;
+const char *root;
 static const char *out_dir;
 
 void die(const char *file, int line, const char *format, ...) {
@@ -47,8 +47,18 @@ static size_t out_size;
 static FILE *out_stream;
 static char out_path[1024];
 
+/* Creates the folders of a path. */
+static void make_folders(char *path) {
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) die(path, 0, "cannot create the folder");
+        *slash = '/';
+    }
+}
+
 FILE *begin_output(const char *name) {
     snprintf(out_path, sizeof out_path, "%s/%s", out_dir, name);
+    make_folders(out_path);
     return out_stream = open_memstream(&out_text, &out_size);
 }
 
@@ -79,8 +89,7 @@ bool defines_rule(const source *s, const char *op_name, const char *suffix) {
     return false;
 }
 
-/* The text of a block without the stars of the comment. */
-static char *block_text(const char *start, const char *end) {
+char *block_text(const char *start, const char *end) {
     char *text = malloc((size_t)(end - start) + 1), *to = text;
     bool line_start = false;
     for (const char *c = start; c < end; c++) {
@@ -99,7 +108,7 @@ static char *block_text(const char *start, const char *end) {
     return text;
 }
 
-static int line_of(const source *s, const char *at) {
+int line_of(const source *s, const char *at) {
     int line = 1;
     for (const char *c = s->text; c < at; c++) line += *c == '\n';
     return line;
@@ -138,107 +147,22 @@ static void add_records(source *s, const char *start, const char *end) {
     free(block);
 }
 
-static const struct {
-    const char *word;
-    unsigned flag;
-} kernel_flags[] = {
-    {"contiguous", GD_KERNEL_CONTIGUOUS},
-    {"wide", GD_KERNEL_WIDE},
-    {"double", GD_KERNEL_DOUBLE},
-};
-/* Functions of a kernel: OP_VARIANT_run, or another one that the block names. */
-static const struct {
-    const char *word;
-    size_t offset; /* of its name in a kernel */
-} kernel_functions[] = {
-    {"run", offsetof(kernel, run)},
-    {"match", offsetof(kernel, match)},
-    {"workspace", offsetof(kernel, workspace)},
-    {"scratch", offsetof(kernel, scratch)},
-};
-enum {
-    N_KERNEL_FLAGS = sizeof kernel_flags / sizeof *kernel_flags,
-    N_KERNEL_FUNCTIONS = sizeof kernel_functions / sizeof *kernel_functions
-};
-
-static void set_kernel_function(kernel *k, int which, const char *name) {
-    const size_t size = strlen(name) + 1;
-    if (size > sizeof k->run) die(k->source->path, 0, "the name '%s' is too long", name);
-    memcpy((char *)k + kernel_functions[which].offset, name, size);
-}
-
-/* Takes a word of a kernel block and, where it has one, its value. Returns how many words that are;
- * 0: there is no such word, or its value is missing. */
-static int take_kernel_word(kernel *k, const char *word, const char *value) {
-    for (int i = 0; i < N_KERNEL_FLAGS; i++)
-        if (strcmp(word, kernel_flags[i].word) == 0) {
-            k->flags |= kernel_flags[i].flag;
-            return 1;
-        }
-    if (!value) return 0;
-    if (strcmp(word, "rank") == 0) {
-        k->rank = atoi(value);
-        return 2;
-    }
-    for (int i = 0; i < N_KERNEL_FUNCTIONS; i++)
-        if (strcmp(word, kernel_functions[i].word) == 0) {
-            set_kernel_function(k, i, value);
-            return 2;
-        }
-    return 0;
-}
-
-/* Adds the kernel of a block such as "kernel conv2d.direct  rank 10  wide". Its functions are
- * conv2d_direct_run, _match, _workspace and _scratch; "run other" names another one. The folder is
- * the kind of device. */
-static void add_kernel(source *s, const char *start, const char *end) {
-    kernel *k = &kernels[n_kernels++];
-    *k = (kernel){.source = s, .rank = 1};
-    int line = line_of(s, start);
-    char *text = block_text(start, end);
-    char *newline = strchr(text, '\n');
-    if (newline) *newline = 0;
-    char *words[32];
-    int n = 0;
-    for (char *w = strtok(text, " "); w && n < 32; w = strtok(NULL, " ")) words[n++] = w;
-    char *dot = n ? strchr(words[0], '.') : NULL;
-    if (!dot) die(s->path, line, "a kernel block begins with op.variant");
-    *dot = 0;
-    snprintf(k->op, sizeof k->op, "%s", words[0]);
-    snprintf(k->variant, sizeof k->variant, "%s", dot + 1);
-    char base[140];
-    snprintf(base, sizeof base, "%s_%s", k->op, k->variant);
-    for (int i = 0; i < N_KERNEL_FUNCTIONS; i++) {
-        char name[160];
-        snprintf(name, sizeof name, "%s_%s", base, kernel_functions[i].word);
-        if (defines_rule(s, base, kernel_functions[i].word)) set_kernel_function(k, i, name);
-    }
-    for (int i = 1, taken; i < n; i += taken) {
-        taken = take_kernel_word(k, words[i], i + 1 < n ? words[i + 1] : NULL);
-        if (!taken)
-            die(s->path, line,
-                "'%s' is not contiguous, wide or double, nor rank, run, match, workspace or "
-                "scratch "
-                "with a value",
-                words[i]);
-    }
-    if (!k->run[0]) die(s->path, line, "no function %s_run", base);
-    const char *folder = strstr(s->path, "backend/");
-    size_t length = folder ? strcspn(folder + 8, "/") : 0;
-    if (!folder || length >= sizeof k->device)
-        die(s->path, line, "kernels belong in src/backend/DEVICE/");
-    memcpy(k->device, folder + 8, length);
-    s->has_kernels = true;
-    free(text);
-}
-
 static void read_source(const char *path) {
     source *s = &sources[n_sources++];
     s->path = path;
     s->text = read_file(path);
     if (!s->text) die(path, 1, "cannot read");
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    snprintf(s->stem, sizeof s->stem, "%.*s", (int)strcspn(name, "."), name);
+    const size_t skip = strlen(root) + 1;
+    if (strncmp(path, root, skip - 1) != 0 || path[skip - 1] != '/')
+        die(path, 1, "is not below %s", root);
+    const size_t length = strcspn(path + skip, ".");
+    if (length >= sizeof s->name) die(path, 1, "the path is too long");
+    memcpy(s->name, path + skip, length);
+    for (size_t i = 0; i < length; i++) s->symbol[i] = s->name[i] == '/' ? '_' : s->name[i];
+    const char *slash = strrchr(s->name, '/');
+    s->stem = slash ? slash + 1 : s->name;
+    const char *family = strncmp(s->name, "ops/", 4) == 0 ? s->name + 4 : s->name;
+    snprintf(s->family, sizeof s->family, "%.*s", (int)strcspn(family, "/"), family);
     const char *dash = strstr(s->text, " - "), *end = strchr(s->text, '\n');
     if (dash && end && dash < end)
         snprintf(s->title, sizeof s->title, "%.*s", (int)(end - dash - 3), dash + 3);
@@ -250,7 +174,7 @@ static void read_source(const char *path) {
         if (!is_op && !is_kernel && !is_maker) continue;
         const char *stop = strstr(at, "*/");
         if (!stop) die(path, line_of(s, at), "the block has no end");
-        if (is_kernel) add_kernel(s, at + 9, stop);
+        if (is_kernel) add_kernels(s, at + 9, stop);
         else add_records(s, at + 2, stop);
     }
 }
@@ -265,9 +189,7 @@ static void print_words(void) {
     puts("/*kernel");
     gd_record_each_word(print_word);
     for (const char *const *rule = op_rules; *rule; rule++) puts(*rule);
-    puts("rank");
-    for (int i = 0; i < N_KERNEL_FLAGS; i++) puts(kernel_flags[i].word);
-    for (int i = 0; i < N_KERNEL_FUNCTIONS; i++) puts(kernel_functions[i].word);
+    print_kernel_words();
     print_maker_words();
 }
 
@@ -276,11 +198,13 @@ int main(int argc, char **argv) {
         print_words();
         return 0;
     }
-    if (argc < 3) die("opgen", 0, "usage: opgen OUT-DIR SOURCE..., or opgen --words");
+    if (argc < 4) die("opgen", 0, "usage: opgen OUT-DIR ROOT SOURCE..., or opgen --words");
     out_dir = argv[1];
-    if (argc - 2 > MAX_SOURCES) die("opgen", 0, "too many sources");
-    for (int i = 2; i < argc; i++) read_source(argv[i]);
+    root = argv[2];
+    if (argc - 3 > MAX_SOURCES) die("opgen", 0, "too many sources");
+    for (int i = 3; i < argc; i++) read_source(argv[i]);
     resolve_makers();
+    check_kernels();
     write_header();
     write_layout();
     write_calls();

@@ -466,7 +466,7 @@ static void write_maker_calls(void) {
             fprintf(out, "#include \"gradus/%s.h\"\n#include \"%s\"\n", kinds[k].file,
                     kinds[k].inside);
     }
-    fputs("#include \"ops/maker.h\"\n\n", out);
+    fputs("#include \"dispatch/maker.h\"\n\n", out);
     for (int i = 0; i < n_makers; i++) {
         const maker *m = makers[i];
         fprintf(out, "extern const gd_maker gd_maker_%s;\n", m->full);

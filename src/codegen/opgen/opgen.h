@@ -1,7 +1,7 @@
 /* opgen.h - the generator: reads records of ops, kernels, layers and so on from the sources, and
  * writes code, tables and pages.
  *
- *     opgen OUT-DIR SOURCE...
+ *     opgen OUT-DIR ROOT SOURCE...
  *     opgen --words             prints every word that has a meaning in a block
  *
  * A record is a comment block that begins with "op", "kernel", or a kind of makers.c ("layer"),
@@ -14,8 +14,9 @@
  *     gradus/ops.h      the typed calls, with their options and documentation
  *     gradus/layout.h   a hash of all option structs
  *     op_calls.c        the functions behind the calls of ops.h
- *     STEM.gen.h        the records of one source file as data, which it includes at its end
+ *     PATH.gen.h        the records of the source ROOT/PATH.c as data, which it includes at its end
  *     op_table.c        the table of all records
+ *     kernels_KIND.c    the table of all kernels for a kind of device
  *     ew_N.isa.c        kernels of elementwise ops and their gradients; ew_table.isa.c: a table
  *     expression_N.cu   the same kernels for the CUDA backend; expression_table.c: a table
  *     ops.md            the reference page
@@ -35,7 +36,10 @@
 
 typedef struct source {
     const char *path;
-    char stem[64]; /* "elementwise" of src/ops/elementwise.c */
+    char name[128];   /* its path below ROOT without the suffix: "ops/elementwise" */
+    char symbol[128]; /* the same as an identifier: "ops_elementwise" */
+    const char *stem; /* the last part of its name: "elementwise" */
+    char family[64];  /* "conv" of ops/conv/conv_body.c; elsewhere its first folder: "dispatch" */
     char *text;
     char title[160]; /* its first comment line after " - ", for headings */
     bool has_ops, has_kernels, has_makers;
@@ -48,9 +52,13 @@ typedef struct op {
     int line;
 } op;
 
+/* A kernel of a block (kernel_blocks.c); the names are those of functions. */
 typedef struct kernel {
-    char op[64], variant[64], device[16], match[64], workspace[64], scratch[64], run[64];
-    int rank;
+    char op[64], variant[64], device[16];
+    char run[64], match[64], workspace[64], scratch[64], prepare[64], release[64], describe[64],
+        prefers_channels_last[64];
+    char dtypes[160]; /* as an expression in C; "": any */
+    int rank, line;
     unsigned flags;
     source *source;
 } kernel;
@@ -63,8 +71,15 @@ extern int n_kernels;
 extern source sources[MAX_SOURCES];
 extern int n_sources;
 
+extern const char *root; /* the folder of all sources */
+
 /* Whether the source defines the function op_name_suffix. */
 bool defines_rule(const source *s, const char *op_name, const char *suffix);
+
+/* The text of a block without the stars of the comment, in new memory. */
+char *block_text(const char *start, const char *end);
+
+int line_of(const source *s, const char *at);
 
 /* Begins an output file. Output is collected in memory; finish_output writes it if it differs from
  * the file. */
@@ -78,6 +93,13 @@ void write_header(void);
 void write_layout(void);
 void write_calls(void);
 void write_records(void);
+
+/* Blocks of kernels (kernel_blocks.c). */
+void add_kernels(source *s, const char *start, const char *end);
+void check_kernels(void);
+void print_kernel_table(FILE *out, const source *s);
+void write_kernel_tables(void);
+void print_kernel_words(void);
 void write_elementwise(void);
 void write_page(void);
 void write_counts(void);

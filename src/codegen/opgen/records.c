@@ -1,4 +1,4 @@
-/* records.c - writes STEM.gen.h, the records of a source file as data, and op_table.c. */
+/* records.c - writes PATH.gen.h, the records of a source file as data, and op_table.c. */
 #include <string.h>
 
 #include "core/number.h"
@@ -181,6 +181,7 @@ static void print_record(FILE *out, op *o, bool inplace) {
     fprintf(out, "const gd_op gd_op_%s%s = {\n    .name = \"%s%s\",\n    .doc = ", r->name,
             inplace ? "_" : "", r->name, inplace ? "_" : "");
     print_string(out, r->doc);
+    fprintf(out, ",\n    .family = \"%s\"", o->source->family);
     fprintf(out, ",\n    .onnx = \"%s\", .caffe = \"%s\",\n    .flags = 0x%x,\n",
             inplace ? "" : r->onnx, inplace ? "" : r->caffe,
             r->flags | (inplace ? GD_OP_INPLACE : 0));
@@ -231,43 +232,22 @@ static void print_op(FILE *out, op *o) {
     if (r->inplace_too) print_record(out, o, true);
 }
 
-static void print_kernels(FILE *out, const source *s) {
-    fprintf(out, "extern const gd_kernel gd_kernels_%s[];\nconst gd_kernel gd_kernels_%s[] = {\n",
-            s->stem, s->stem);
-    for (int i = 0; i < n_kernels; i++) {
-        const kernel *k = &kernels[i];
-        if (k->source != s) continue;
-        fprintf(out,
-                "    {.op = \"%s\", .variant = \"%s\", .device = \"%s\", .rank = %d, .flags = %u, "
-                ".run = %s",
-                k->op, k->variant, k->device, k->rank, k->flags, k->run);
-        if (k->match[0]) fprintf(out, ", .match = %s", k->match);
-        if (k->workspace[0]) fprintf(out, ", .workspace = %s", k->workspace);
-        if (k->scratch[0]) fprintf(out, ", .scratch = %s", k->scratch);
-        fputs("},\n", out);
-    }
-    fprintf(out, "};\n");
-}
-
 void write_records(void) {
     for (int k = 0; k < n_sources; k++) {
         source *s = &sources[k];
         if (!s->has_ops && !s->has_kernels && !s->has_makers) continue;
-        char name[80];
-        snprintf(name, sizeof name, "%s.gen.h", s->stem);
-        for (int j = 0; j < k; j++)
-            if (strcmp(sources[j].stem, s->stem) == 0 &&
-                (sources[j].has_ops || sources[j].has_kernels || sources[j].has_makers))
-                die(s->path, 1, "%s has records, too, and the same file name", sources[j].path);
-        if (!strstr(s->text, name)) die(s->path, 1, "must end with #include \"%s\"", name);
+        char name[160], include[180];
+        snprintf(name, sizeof name, "%s.gen.h", s->name);
+        snprintf(include, sizeof include, "#include \"%s\"", name);
+        if (!strstr(s->text, include)) die(s->path, 1, "must end with %s", include);
         FILE *out = begin_output(name);
-        fprintf(out, "/* Written by the build from the blocks in %s.c. */\n", s->stem);
+        fprintf(out, "/* Written by the build from the blocks in %s.c. */\n", s->name);
         for (int i = 0; i < n_ops; i++)
             if (ops[i]->source == s) print_op(out, ops[i]);
         if (s->has_ops) {
             fprintf(out,
                     "extern const gd_op *const gd_ops_%s[];\nconst gd_op *const gd_ops_%s[] = {\n",
-                    s->stem, s->stem);
+                    s->symbol, s->symbol);
             for (int i = 0; i < n_ops; i++) {
                 if (ops[i]->source != s) continue;
                 fprintf(out, "    &gd_op_%s,\n", ops[i]->record.name);
@@ -276,37 +256,24 @@ void write_records(void) {
             }
             fprintf(out, "};\n");
         }
-        if (s->has_kernels) print_kernels(out, s);
+        if (s->has_kernels) print_kernel_table(out, s);
         if (s->has_makers) print_makers(out, s);
         finish_output();
     }
     FILE *out = begin_output("op_table.c");
-    fputs("/* Written by the build from the op records. */\n#include \"ops/op.h\"\n\n", out);
-    for (int k = 0; k < n_sources; k++) {
+    fputs("/* Written by the build from the op records. */\n#include \"dispatch/op.h\"\n\n", out);
+    for (int k = 0; k < n_sources; k++)
         if (sources[k].has_ops)
-            fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].stem);
-        if (sources[k].has_kernels)
-            fprintf(out, "extern const gd_kernel gd_kernels_%s[];\n", sources[k].stem);
-    }
+            fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].symbol);
     fputs("\nconst gd_op_family gd_op_families[] = {\n", out);
-    int families = 0, kernel_families = 0;
+    int families = 0;
     for (int k = 0; k < n_sources; k++) {
         int count = 0;
         for (int i = 0; i < n_ops; i++)
             if (ops[i]->source == &sources[k]) count += 1 + ops[i]->record.inplace_too;
-        if (count) fprintf(out, "    {gd_ops_%s, %d},\n", sources[k].stem, count), families++;
+        if (count) fprintf(out, "    {gd_ops_%s, %d},\n", sources[k].symbol, count), families++;
     }
-    fprintf(out,
-            "};\nconst int gd_op_family_count = %d;\n\nconst gd_kernel_family gd_kernel_families[] "
-            "= {\n",
-            families);
-    for (int k = 0; k < n_sources; k++) {
-        int count = 0;
-        for (int i = 0; i < n_kernels; i++) count += kernels[i].source == &sources[k];
-        if (count)
-            fprintf(out, "    {gd_kernels_%s, %d},\n", sources[k].stem, count), kernel_families++;
-    }
-    if (!kernel_families) fputs("    {NULL, 0},\n", out);
-    fprintf(out, "};\nconst int gd_kernel_family_count = %d;\n", kernel_families);
+    fprintf(out, "};\nconst int gd_op_family_count = %d;\n", families);
     finish_output();
+    write_kernel_tables();
 }

@@ -1,7 +1,7 @@
 /* shapes_only.c - blocks in which ops infer shapes and compute nothing; see shapes_only.h. */
 #include "graph/build/shapes_only.h"
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 _Thread_local bool gd_is_shapes_only;
 

@@ -30,7 +30,7 @@ typedef struct gd_shapes_only {
 void gd_shapes_only_begin(gd_shapes_only *block); /* the struct must not move until the end */
 void gd_shapes_only_end(gd_shapes_only *block);
 
-/* The multiply-adds of the ops that were called in the innermost block so far (ops/macs.h). NAN
+/* The multiply-adds of the ops that were called in the innermost block so far (dispatch/macs.h). NAN
  * where they depend on a size that is not known. */
 double gd_shapes_only_macs(void);
 

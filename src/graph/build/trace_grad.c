@@ -6,7 +6,7 @@
 #include "core/copy.h"
 #include "core/grow.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- tracing: reading and replacing a leaf's gradient ----------------------------------------- */
 

@@ -3,7 +3,7 @@
 #include "graph/build/trace.h"
 #include "graph/lower/lower.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* A node of a gradient sees the writes that its forward node sees (node->as_of). This is the same
  * moment in the replay; 0: the node sees all writes before it. */

@@ -5,7 +5,7 @@
 #include "core/grow.h"
 #include "graph/lower/lower.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- values ----------------------------------------------------------------------------------- */
 

@@ -7,8 +7,8 @@
 #include "core/grow.h"
 #include "graph/passes/fuse.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
-#include "ops/infer.h"
+#include "dispatch/call.h"
+#include "dispatch/infer.h"
 
 /* --- classification --------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * operands in the order in which they lie in memory, and its results are permuted instead. */
 #include "core/alloc.h"
 #include "graph/passes/layout.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* The axes of a value from the largest stride to the smallest. Axes of size 1 keep their positions
  * where possible. */

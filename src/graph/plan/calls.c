@@ -3,8 +3,8 @@
 #include "core/alloc.h"
 #include "core/grow.h"
 #include "graph/plan/build.h"
-#include "ops/call.h"
-#include "ops/launch.h"
+#include "dispatch/call.h"
+#include "dispatch/launch.h"
 
 /* --- arrays ----------------------------------------------------------------------------------- */
 

@@ -5,8 +5,8 @@
 #include "core/alloc.h"
 #include "graph/plan/build.h"
 #include "graph/plan/memory.h"
-#include "ops/fused.h"
-#include "ops/launch.h"
+#include "dispatch/fused.h"
+#include "dispatch/launch.h"
 
 /* --- lifetimes -------------------------------------------------------------------------------- */
 

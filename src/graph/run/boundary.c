@@ -17,8 +17,8 @@
 
 #include "core/alloc.h"
 #include "graph/run/instance.h"
-#include "ops/launch.h"
-#include "ops/profile.h"
+#include "dispatch/launch.h"
+#include "dispatch/profile.h"
 
 /* The name of a step in messages. For a step of an op's body it is the op that was called. */
 static const char *step_name(const gd_pstep *step) {

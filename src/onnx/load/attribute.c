@@ -9,7 +9,7 @@
 #include "core/number.h"
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- values ----------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "format/file.h"
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
-#include "ops/autocast.h"
+#include "dispatch/autocast.h"
 
 /* --- initializers and inputs ------------------------------------------------------------------ */
 

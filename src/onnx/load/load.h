@@ -9,7 +9,7 @@
 #include "core/map.h"
 #include "core/names.h"
 #include "onnx/operator_table.h"
-#include "ops/deferred_call.h"
+#include "dispatch/deferred_call.h"
 
 /* --- the loader (load/load.c, load/value.c) --------------------------------------------------- */
 
@@ -159,7 +159,7 @@ gd_status gd_onnx_get_list(gd_onnx_loader *loader, const gd_pb *node, size_t i, 
 static inline bool gd_onnx_is_symbolic(const gd_tensor *list) {
     return list && list->kind == GD_SYMBOL;
 }
-/* Adds the op deferred_call (ops/deferred_call.h) for a call with such lists: a run makes the call
+/* Adds the op deferred_call (dispatch/deferred_call.h) for a call with such lists: a run makes the call
  * once the sizes are known. */
 gd_status gd_onnx_add_deferred_node(gd_onnx_loader *loader, gd_deferred_call_options options,
                                     gd_tensor *x, gd_tensor *const *lists, int n_lists,

@@ -7,8 +7,8 @@
 #include "core/number.h"
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
-#include "ops/call.h"
-#include "ops/probe.h"
+#include "dispatch/call.h"
+#include "dispatch/probe.h"
 
 enum { MAX_FOLDED = 1 << 16 }; /* elements of a value that is folded */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "onnx/load/load.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 gd_status gd_onnx_load_own_node(gd_onnx_loader *l, const gd_pb *node) {
     const char *name = gd_pb_string(node, "op_type");

@@ -10,7 +10,7 @@
 #include "core/alloc.h"
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 typedef struct row_load {
     gd_onnx_loader *l;

@@ -2,7 +2,7 @@
  * time.
  *
  * ONNX passes shapes, axes and counts as tensors; ops take them as options. Where such a list
- * depends on an unknown size, the op deferred_call (ops/deferred_call.h) represents the call in the
+ * depends on an unknown size, the op deferred_call (dispatch/deferred_call.h) represents the call in the
  * graph, and a run makes the call once the sizes are known. Order: lists; arithmetic with sizes;
  * the op deferred_call and the shape of its result.
  */

@@ -7,7 +7,7 @@
 
 #include "core/number.h"
 #include "onnx/save/save.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- nodes of the domain "gradus" ------------------------------------------------------------- */
 

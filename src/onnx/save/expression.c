@@ -9,7 +9,7 @@
 #include "core/copy.h"
 #include "gradus/ops.h"
 #include "onnx/save/save.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- primitives ------------------------------------------------------------------------------- */
 

@@ -4,9 +4,9 @@
 
 #include "gradus/ops.h"
 #include "onnx/save/save.h"
-#include "ops/call.h"
-#include "ops/infer.h"
-#include "ops/spatial.h"
+#include "dispatch/call.h"
+#include "dispatch/infer.h"
+#include "ops/windows/spatial.h"
 
 void gd_onnx_transpose_body(gd_expand *e) {
     const gd_transpose_options *o = e->attrs;

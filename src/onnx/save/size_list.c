@@ -1,11 +1,11 @@
-/* size_list.c - saves Resize, and deferred calls (ops/deferred_call.h), whose lists of integers
+/* size_list.c - saves Resize, and deferred calls (dispatch/deferred_call.h), whose lists of integers
  * depend on sizes and are tensors in ONNX. */
 #include <math.h>
 
 #include "core/number.h"
 #include "gradus/ops.h"
 #include "onnx/save/save.h"
-#include "ops/deferred_call.h"
+#include "dispatch/deferred_call.h"
 
 /* --- Resize ----------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include "core/number.h"
 #include "gradus/ops.h"
 #include "onnx/load/operators/operators.h"
-#include "ops/probe.h"
+#include "dispatch/probe.h"
 
 typedef struct resize_mode {
     bool is_op;   /* the op `resize` computes it */

@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "gradus/ops.h"
 #include "onnx/load/operators/operators.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 enum { MAX_ITEMS = 1 << 12 };
 

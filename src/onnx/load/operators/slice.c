@@ -3,7 +3,7 @@
 
 #include "gradus/ops.h"
 #include "onnx/load/operators/operators.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* The defaults of a Slice: axes 0, 1, 2, ... or steps 1, 1, 1, ... */
 static gd_tensor *default_list(int count, bool ones) {

@@ -1,3 +1,0 @@
-/* cdist_f32.isa.c - cdist and its gradient in f32. */
-#define FOR_F32
-#include "backend/cpu/cdist_template.h"

@@ -1,4 +1,0 @@
-/* softmax_f64.isa.c - softmax and its gradient in f64. */
-#define FOR_F64
-#include "core/tile.h"
-#include "backend/cpu/softmax_template.h"

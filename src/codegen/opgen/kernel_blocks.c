@@ -1,0 +1,284 @@
+/* kernel_blocks.c - reads the blocks of kernels, and writes their tables.
+ *
+ *     / *kernel conv2d.winograd  rank 20  wide  dtypes f32 f16 bf16
+ *
+ * The first line has the op, a dot, a name for the kernel, and words (CONTRIBUTING.md explains them).
+ * A block may register the same functions for several ops: "softmax.rows, log_softmax.rows  ...", or
+ * "conv{1,2,3}d.gemm ...". A comma at the end of a line continues the list on the next one. OP in the
+ * name of a function stands for the op: "run run_OP".
+ */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "codegen/opgen/opgen.h"
+#include "codegen/opgen/variants.h"
+
+kernel kernels[MAX_KERNELS];
+int n_kernels;
+
+static const struct {
+    const char *word;
+    unsigned flag;
+} kernel_flags[] = {
+    {"contiguous", GD_KERNEL_CONTIGUOUS}, {"wide", GD_KERNEL_WIDE},
+    {"double", GD_KERNEL_DOUBLE},         {"checked", GD_KERNEL_CHECKED},
+    {"mixed", GD_KERNEL_MIXED},           {"strided", GD_KERNEL_STRIDED_RESULTS},
+};
+/* Functions of a kernel: OP_VARIANT_run, or another one that the block names. */
+static const struct {
+    const char *word;
+    size_t offset; /* of its name in a kernel, which is that of the field of gd_kernel, too */
+} kernel_functions[] = {
+    {"run", offsetof(kernel, run)},
+    {"match", offsetof(kernel, match)},
+    {"workspace", offsetof(kernel, workspace)},
+    {"scratch", offsetof(kernel, scratch)},
+    {"prepare", offsetof(kernel, prepare)},
+    {"release", offsetof(kernel, release)},
+    {"describe", offsetof(kernel, describe)},
+    {"prefers_channels_last", offsetof(kernel, prefers_channels_last)},
+};
+static const char *const dtype_names[] = {
+    [GD_BOOL] = "bool", [GD_U8] = "u8",     [GD_I8] = "i8",   [GD_I32] = "i32", [GD_I64] = "i64",
+    [GD_F16] = "f16",   [GD_BF16] = "bf16", [GD_F32] = "f32", [GD_F64] = "f64",
+};
+/* Ops without a record: the library runs them on every device (dispatch/table.c). */
+static const char *const library_ops[] = {"elementwise", "elementwise_list", "fused_reduction"};
+enum {
+    N_KERNEL_FLAGS = sizeof kernel_flags / sizeof *kernel_flags,
+    N_KERNEL_FUNCTIONS = sizeof kernel_functions / sizeof *kernel_functions,
+    N_LIBRARY_OPS = sizeof library_ops / sizeof *library_ops,
+    MAX_WORDS = 96
+};
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+static char *function_of(kernel *k, int which) {
+    return (char *)k + kernel_functions[which].offset;
+}
+
+/* OP in the name stands for that of the op. */
+static void set_kernel_function(kernel *k, int which, const char *name) {
+    const char *op = strstr(name, "OP");
+    const int before = (int)(op ? op - name : (long)strlen(name));
+    const int size = snprintf(function_of(k, which), sizeof k->run, "%.*s%s%s", before, name,
+                              op ? k->op : "", op ? op + 2 : "");
+    if (size >= (int)sizeof k->run)
+        die(k->source->path, k->line, "the name '%s' is too long", name);
+}
+
+static int find_dtype(const char *word) {
+    for (int d = GD_BOOL; d < GD_DTYPE_COUNT; d++)
+        if (strcmp(word, dtype_names[d]) == 0) return d;
+    return 0;
+}
+
+/* Takes the dtypes after the word "dtypes"; returns their number. */
+static int take_dtypes(kernel *k, char **words, int n) {
+    int taken = 0;
+    for (int d; taken < n && (d = find_dtype(words[taken])) != 0; taken++) {
+        const size_t used = strlen(k->dtypes);
+        snprintf(k->dtypes + used, sizeof k->dtypes - used, "%s1u << %d", used ? " | " : "", d);
+    }
+    return taken;
+}
+
+/* Takes a word of a kernel block and its values, if it has any. Returns how many words that are; 0:
+ * there is no such word, or its value is missing. */
+static int take_kernel_word(kernel *k, char **words, int n) {
+    for (int i = 0; i < N_KERNEL_FLAGS; i++)
+        if (strcmp(words[0], kernel_flags[i].word) == 0) {
+            k->flags |= kernel_flags[i].flag;
+            return 1;
+        }
+    if (n < 2) return 0;
+    if (strcmp(words[0], "rank") == 0) {
+        k->rank = atoi(words[1]);
+        return 2;
+    }
+    if (strcmp(words[0], "dtypes") == 0) {
+        const int taken = take_dtypes(k, words + 1, n - 1);
+        return taken ? taken + 1 : 0;
+    }
+    for (int i = 0; i < N_KERNEL_FUNCTIONS; i++)
+        if (strcmp(words[0], kernel_functions[i].word) == 0) {
+            set_kernel_function(k, i, words[1]);
+            return 2;
+        }
+    return 0;
+}
+
+/* The kind of device is the folder of the source, backend/KIND or ops/FAMILY/KIND, where KIND is a
+ * folder of backend/. */
+static void set_kernel_device(kernel *k) {
+    const char *name = k->source->name, *end = k->source->stem - 1, *start = end;
+    while (start > name && start[-1] != '/') start--;
+    char folder[1024];
+    struct stat found;
+    snprintf(folder, sizeof folder, "%s/backend/%.*s", root, (int)(end - start), start);
+    if ((strncmp(name, "backend/", 8) != 0 && strncmp(name, "ops/", 4) != 0) ||
+        end - start >= (int)sizeof k->device || stat(folder, &found) != 0)
+        die(k->source->path, k->line,
+            "'%.*s' is no kind of device: kernels belong in src/backend/KIND/ or "
+            "src/ops/FAMILY/KIND/",
+            (int)(end - start), start);
+    memcpy(k->device, start, (size_t)(end - start));
+}
+
+/* Finds the functions that have the usual names: those of the op, or of all its variants. */
+static void find_kernel_functions(kernel *k, const char *rules) {
+    const char *const names[] = {rules, k->op};
+    for (int n = 0; n < 2; n++)
+        for (int i = 0; i < N_KERNEL_FUNCTIONS; i++) {
+            char base[140], name[200];
+            snprintf(base, sizeof base, "%s_%s", names[n], k->variant);
+            snprintf(name, sizeof name, "%s_%s", base, kernel_functions[i].word);
+            if (defines_rule(k->source, base, kernel_functions[i].word))
+                set_kernel_function(k, i, name);
+        }
+}
+
+/* Adds the kernel of one op. `name` is "conv2d.gemm", `rules` "convNd" for all variants. */
+static void add_kernel(source *s, int line, char *name, const char *rules, char **words, int n) {
+    if (n_kernels == MAX_KERNELS) die(s->path, line, "more than %d kernels", MAX_KERNELS);
+    kernel *k = &kernels[n_kernels++];
+    *k = (kernel){.source = s, .rank = 1, .line = line};
+    char *dot = strchr(name, '.');
+    if (!dot || dot == name || !dot[1] || strlen(name) >= sizeof k->op)
+        die(s->path, line, "'%s' is not op.variant", name);
+    snprintf(k->op, sizeof k->op, "%.*s", (int)(dot - name), name);
+    snprintf(k->variant, sizeof k->variant, "%s", dot + 1);
+    find_kernel_functions(k, rules);
+    for (int i = 0, taken; i < n; i += taken) {
+        taken = take_kernel_word(k, words + i, n - i);
+        if (!taken) die(s->path, line, "'%s' is no word of a kernel, or lacks a value", words[i]);
+    }
+    if (!k->run[0]) die(s->path, line, "no function %s_%s_run", k->op, k->variant);
+    set_kernel_device(k);
+    s->has_kernels = true;
+}
+
+/* Cuts the head of a block, all lines up to the first that does not end with a comma, into words. */
+static int head_words(char *text, char **words, const source *s, int line) {
+    char *end = text + strcspn(text, "\n");
+    while (*end && end > text && end[-1] == ',') end += 1 + strcspn(end + 1, "\n");
+    *end = 0;
+    int n = 0;
+    for (char *w = strtok(text, " \n"); w; w = strtok(NULL, " \n")) {
+        if (n == MAX_WORDS) die(s->path, line, "more than %d words", MAX_WORDS);
+        words[n++] = w;
+    }
+    return n;
+}
+
+void add_kernels(source *s, const char *start, const char *end) {
+    const int line = line_of(s, start);
+    char *text = block_text(start, end), *words[MAX_WORDS];
+    const int n = head_words(text, words, s, line);
+    int names = 0;
+    while (names < n && words[names][strlen(words[names]) - 1] == ',')
+        words[names][strlen(words[names]) - 1] = 0, names++;
+    if (++names > n) die(s->path, line, "a kernel block begins with op.variant");
+    for (int i = 0; i < names; i++)
+        for (int k = 0; k < variant_count(words[i]); k++) {
+            const char *at = words[i];
+            char *name = variant_text(words[i], k, &at), rules[64];
+            if (!name) die(s->path, line, "expected '}' in %s", words[i]);
+            variant_rules_name(words[i], rules, sizeof rules);
+            rules[strcspn(rules, ".")] = 0;
+            add_kernel(s, line, name, rules, words + names, n - names);
+            free(name);
+        }
+    free(text);
+}
+
+static bool is_known_op(const char *name) {
+    for (int i = 0; i < n_ops; i++)
+        if (strcmp(ops[i]->record.name, name) == 0) return true;
+    for (int i = 0; i < N_LIBRARY_OPS; i++)
+        if (strcmp(library_ops[i], name) == 0) return true;
+    return false;
+}
+
+void check_kernels(void) {
+    for (int i = 0; i < n_kernels; i++) {
+        const kernel *k = &kernels[i];
+        if (!is_known_op(k->op)) die(k->source->path, k->line, "there is no op '%s'", k->op);
+        for (int j = 0; j < i; j++)
+            if (strcmp(kernels[j].op, k->op) == 0 && strcmp(kernels[j].variant, k->variant) == 0 &&
+                strcmp(kernels[j].device, k->device) == 0)
+                die(k->source->path, k->line, "%s.%s for %s is also at %s:%d", k->op, k->variant,
+                    k->device, kernels[j].source->path, kernels[j].line);
+    }
+}
+
+void print_kernel_words(void) {
+    puts("rank");
+    puts("dtypes");
+    for (int i = 0; i < N_KERNEL_FLAGS; i++) puts(kernel_flags[i].word);
+    for (int i = 0; i < N_KERNEL_FUNCTIONS; i++) puts(kernel_functions[i].word);
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static void print_kernel(FILE *out, kernel *k) {
+    fprintf(out, "    {.op = \"%s\", .variant = \"%s\", .device = \"%s\", .rank = %d, .flags = %u",
+            k->op, k->variant, k->device, k->rank, k->flags);
+    if (k->dtypes[0]) fprintf(out, ", .dtypes = %s", k->dtypes);
+    for (int i = 0; i < N_KERNEL_FUNCTIONS; i++)
+        if (function_of(k, i)[0])
+            fprintf(out, ", .%s = %s", kernel_functions[i].word, function_of(k, i));
+    fputs("},\n", out);
+}
+
+void print_kernel_table(FILE *out, const source *s) {
+    int count = 0;
+    fprintf(out, "#include \"dispatch/kernel_family.h\"\n\n"
+                 "static const gd_kernel kernels_of_file_[] = {\n");
+    for (int i = 0; i < n_kernels; i++)
+        if (kernels[i].source == s) print_kernel(out, &kernels[i]), count++;
+    fprintf(out,
+            "};\nextern const gd_kernel_family gd_kernels_%s;\n"
+            "const gd_kernel_family gd_kernels_%s = {kernels_of_file_, %d};\n",
+            s->symbol, s->symbol, count);
+}
+
+/* The kind of a source's kernels; NULL: it has none. */
+static const char *kind_of(const source *s) {
+    for (int i = 0; i < n_kernels; i++)
+        if (kernels[i].source == s) return kernels[i].device;
+    return NULL;
+}
+
+/* A build may leave out files of a backend, such as those that need a library, so the table of a
+ * backend has weak references to them. That of the CPU has strong ones: a linker takes no file out of
+ * a static library for a weak reference. */
+static void write_kernel_table(const char *kind) {
+    char name[64];
+    snprintf(name, sizeof name, "kernels_%s.c", kind);
+    FILE *out = begin_output(name);
+    const char *weak = strcmp(kind, "cpu") == 0 ? "" : " __attribute__((weak))";
+    fprintf(out, "/* Written by the build from the blocks of kernels. */\n"
+                 "#include \"dispatch/kernel_family.h\"\n\n");
+    for (int k = 0; k < n_sources; k++)
+        if (kind_of(&sources[k]) && strcmp(kind_of(&sources[k]), kind) == 0)
+            fprintf(out, "extern const gd_kernel_family gd_kernels_%s%s;\n", sources[k].symbol,
+                    weak);
+    fprintf(out, "\nconst gd_kernel_family *const gd_kernel_families_%s[] = {\n", kind);
+    int count = 0;
+    for (int k = 0; k < n_sources; k++)
+        if (kind_of(&sources[k]) && strcmp(kind_of(&sources[k]), kind) == 0)
+            fprintf(out, "    &gd_kernels_%s,\n", sources[k].symbol), count++;
+    fprintf(out, "};\nconst int gd_kernel_family_count_%s = %d;\n", kind, count);
+    finish_output();
+}
+
+void write_kernel_tables(void) {
+    for (int i = 0; i < n_kernels; i++) {
+        bool written = false;
+        for (int j = 0; j < i; j++) written |= strcmp(kernels[j].device, kernels[i].device) == 0;
+        if (!written) write_kernel_table(kernels[i].device);
+    }
+}

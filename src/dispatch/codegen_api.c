@@ -1,0 +1,32 @@
+/* codegen_api.c - the table of functions that codegen_api.h declares. */
+#include "dispatch/codegen_api.h"
+
+const gd_codegen_api gd_codegen = {
+    .scalar = &gd_dialect_scalar,
+    .scalar_prelude = gd_scalar_prelude,
+    .print_kernel = gd_print_kernel,
+    .print_statements = gd_print_statements,
+    .source_hash = gd_kernel_source_hash,
+    .source_of_request = gd_scalar_source_of_request,
+    .source_of_call = gd_scalar_source_of_call,
+    .args_of_call = gd_scalar_args_of_call,
+    .kept_bytes = gd_scalar_kept_bytes,
+    .expression_of_op = gd_scalar_expression,
+    .compute_dtype = gd_scalar_compute_dtype,
+    .skipped_outputs = gd_scalar_skipped_outputs,
+    .params_of_call = gd_scalar_params,
+    .dims_of_call = gd_scalar_dims,
+    .cuda = &gd_dialect_cuda,
+    .print_cuda_expression = gd_cuda_print_expression,
+    .print_cuda_kernel = gd_cuda_print_kernel,
+    .cuda_unroll = gd_cuda_unroll,
+    .divide_cuda_rows = gd_cuda_divide_rows,
+    .print_cuda_rows = gd_cuda_print_rows,
+    .hash_start = gd_native_hash_start,
+    .hash_add = gd_native_hash_add,
+    .hash_text = gd_native_hash_text,
+    .cache_load = gd_native_load_code,
+    .cache_store = gd_native_store_code,
+    .is_compiler_ready = gd_native_is_ready,
+    .compile = gd_native_kernels,
+};

@@ -1,0 +1,72 @@
+/* intern.c - strings and memory blocks that live until the library is unloaded. */
+#include "dispatch/intern.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/fork.h"
+
+typedef struct interned {
+    struct interned *next;
+    char text[];
+} interned;
+
+/* The header of a block. */
+typedef struct kept_block {
+    struct kept_block *next, *previous;
+    _Alignas(max_align_t) char block[];
+} kept_block;
+
+static interned *strings;
+static kept_block *blocks;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_INNER_MUTEX_AT_FORK(lock) /* derive.c and table.c hold their own lock when they allocate */
+
+const char *gd_intern(const char *text) {
+    pthread_mutex_lock(&lock);
+    interned *s = strings;
+    while (s && strcmp(s->text, text) != 0) s = s->next;
+    if (!s && (s = gd_malloc(sizeof *s + strlen(text) + 1))) {
+        strcpy(s->text, text);
+        s->next = strings;
+        strings = s;
+    }
+    pthread_mutex_unlock(&lock);
+    return s ? s->text : NULL;
+}
+
+void *gd_calloc_until_exit(size_t bytes) {
+    kept_block *k = gd_calloc(1, sizeof *k + bytes);
+    if (!k) return NULL;
+    pthread_mutex_lock(&lock);
+    k->next = blocks;
+    if (blocks) blocks->previous = k;
+    blocks = k;
+    pthread_mutex_unlock(&lock);
+    return k->block;
+}
+
+void gd_free_early(void *block) {
+    if (!block) return;
+    kept_block *k = (kept_block *)(void *)((char *)block - offsetof(kept_block, block));
+    pthread_mutex_lock(&lock);
+    if (k->previous) k->previous->next = k->next;
+    else blocks = k->next;
+    if (k->next) k->next->previous = k->previous;
+    pthread_mutex_unlock(&lock);
+    gd_free(k);
+}
+
+static void __attribute__((destructor)) free_all_at_exit(void) {
+    while (strings) {
+        interned *s = strings;
+        strings = s->next;
+        gd_free(s);
+    }
+    while (blocks) {
+        kept_block *k = blocks;
+        blocks = k->next;
+        gd_free(k);
+    }
+}

@@ -1,0 +1,58 @@
+/* kernel_listing.c - how each op runs on each kind of device: by a kernel, an expression or a
+ * body. */
+#include <string.h>
+
+#include "dispatch/op.h"
+
+static bool has_kernel(const gd_op *op, const char *kind) {
+    const gd_kernel_list *lists = op->state->kernels;
+    for (int i = 0; i < GD_DEVICE_KINDS && lists[i].device; i++)
+        if (lists[i].count > 0 && strcmp(lists[i].device, kind) == 0) return true;
+    return false;
+}
+
+/* Whether the host does the work of the op: it controls the flow, calls the program, starts a
+ * copy into a variable, waits, or supplies the number of a random call. */
+static bool runs_on_host(const gd_op *op) {
+    const unsigned random_number = GD_OP_RANDOM | GD_OP_SHAPE_ONLY; /* random_key */
+    return op->facts.control != GD_CONTROL_NONE ||
+           (op->flags & (GD_OP_ASSIGNS | GD_OP_AWAITS | GD_OP_CALLS)) ||
+           (op->flags & random_number) == random_number;
+}
+
+bool gd_op_needs_kernel(const gd_op *op) {
+    if (!op) return false;
+    if (op->base) op = op->base;
+    return !op->ir && !op->expand && !(op->flags & GD_OP_VIEW) && !runs_on_host(op);
+}
+
+const char *gd_op_runs_as(const gd_op *op, const char *device_kind) {
+    char text[8];
+    gd_table_init();
+    if (!op || !device_kind) return "none";
+    if (op->base) op = op->base;
+    if (runs_on_host(op)) return "host";
+    if (has_kernel(op, device_kind)) return "kernel";
+    if (op->ir && *gd_op_kernels(op, device_kind, text, sizeof text)) return "expression";
+    if (op->flags & GD_OP_VIEW) return "view";
+    return op->expand ? "body" : "none";
+}
+
+enum { MAX_KINDS = 64 };
+
+/* Kinds in the order of the op table, each once. */
+const char *gd_kernel_kind_at(int index) {
+    const char *kinds[MAX_KINDS] = {"cpu"};
+    int n = 1;
+    gd_table_init();
+    for (int i = 0; i < gd_op_count(); i++) {
+        const gd_op *op = gd_op_at(i);
+        const gd_kernel_list *lists = op ? op->state->kernels : NULL;
+        for (int k = 0; lists && k < GD_DEVICE_KINDS && lists[k].device; k++) {
+            int at = 0;
+            while (at < n && strcmp(kinds[at], lists[k].device) != 0) at++;
+            if (at == n && n < MAX_KINDS) kinds[n++] = lists[k].device;
+        }
+    }
+    return index >= 0 && index < n ? kinds[index] : NULL;
+}

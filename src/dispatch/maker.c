@@ -1,0 +1,193 @@
+/* maker.c - records of objects that are created by name: finds and defines them, reads their
+ * options. */
+#include "dispatch/maker.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "dispatch/call.h"
+#include "dispatch/intern.h"
+
+/* --- finding ---------------------------------------------------------------------------------- */
+
+/* A record that the program has defined. */
+typedef struct defined_maker {
+    gd_maker maker;
+    gd_record record;
+    struct defined_maker *next;
+    _Alignas(16) char defaults[1024]; /* the options struct with all defaults */
+} defined_maker;
+
+static pthread_mutex_t defined_lock = PTHREAD_MUTEX_INITIALIZER;
+static defined_maker *first_defined, **defined_end = &first_defined;
+
+const gd_maker *gd_maker_at(const char *kind, int index) {
+    for (int i = 0; i < gd_maker_total; i++)
+        if (strcmp(gd_makers[i]->kind, kind) == 0 && index-- == 0) return gd_makers[i];
+    pthread_mutex_lock(&defined_lock);
+    const defined_maker *d = first_defined;
+    while (d && (strcmp(d->maker.kind, kind) != 0 || index-- != 0)) d = d->next;
+    pthread_mutex_unlock(&defined_lock);
+    return d ? &d->maker : NULL;
+}
+
+const gd_maker *gd_maker_find(const char *kind, const char *name) {
+    const gd_maker *m;
+    for (int i = 0; name && (m = gd_maker_at(kind, i)); i++)
+        if (strcmp(m->record.name, name) == 0) return m;
+    return NULL;
+}
+
+const gd_op *gd_record_at(const char *kind, int index) {
+    const gd_maker *m = kind && index >= 0 ? gd_maker_at(kind, index) : NULL;
+    return m ? &m->record : NULL;
+}
+
+const gd_op *gd_record_get(const char *kind, const char *name) {
+    const gd_maker *m = kind ? gd_maker_find(kind, name) : NULL;
+    return m ? &m->record : NULL;
+}
+
+gd_status gd_maker_lookup(const char *kind, const char *name, const gd_maker **maker) {
+    if ((*maker = gd_maker_find(kind, name))) return GD_OK;
+    char known[300] = "";
+    const gd_maker *m;
+    for (int i = 0; (m = gd_maker_at(kind, i)); i++) {
+        if (strlen(known) + strlen(m->record.name) + 8 > sizeof known) {
+            strcat(known, " ...");
+            break;
+        }
+        if (i) strcat(known, ", ");
+        strcat(known, m->record.name);
+    }
+    return gd_fail(GD_E_ARGUMENT, "there is no %s '%.60s'; there are %s", kind,
+                   name ? name : "NULL", known);
+}
+
+/* --- defining --------------------------------------------------------------------------------- */
+
+/* Fills d->maker from the parsed d->record. */
+static gd_status fill_maker(defined_maker *d, const char *kind, const void *rules) {
+    gd_record *r = &d->record;
+    const gd_op *op = r->options_of ? gd_op_find(r->options_of) : NULL;
+    if (r->options_of && !op) return gd_fail(GD_E_ARGUMENT, "there is no op '%s'", r->options_of);
+    if (r->of && !gd_op_find(r->of)) return gd_fail(GD_E_ARGUMENT, "there is no op '%s'", r->of);
+    if (op && !gd_record_add_options(r, op->attrs, op->n_attrs))
+        return gd_fail(GD_E_ARGUMENT, "%s", r->error);
+    if (gd_maker_find(kind, r->name))
+        return gd_fail(GD_E_STATE, "there is a %s '%s' already", kind, r->name);
+    d->maker = (gd_maker){
+        .kind = kind, .of = r->of, .finds = r->finds, .n_finds = r->n_finds, .rules = rules};
+    gd_op *record = &d->maker.record;
+    *record = (gd_op){.name = r->name,
+                      .doc = r->doc,
+                      .onnx = r->onnx,
+                      .caffe = r->caffe,
+                      .inputs = r->inputs,
+                      .n_inputs = r->n_inputs,
+                      .outputs = r->outputs,
+                      .n_outputs = r->n_outputs,
+                      .attrs = r->attrs,
+                      .n_attrs = r->n_attrs,
+                      .defaults = d->defaults};
+    while (record->n_required < r->n_inputs && !r->inputs[record->n_required].optional &&
+           !r->inputs[record->n_required].variadic)
+        record->n_required++;
+    record->attrs_size = gd_attrs_lay_out(r->attrs, r->n_attrs);
+    if (record->attrs_size > sizeof d->defaults)
+        return gd_fail(GD_E_ARGUMENT, "%s has too many options", r->name);
+    return gd_attrs_fill_defaults(record, d->defaults);
+}
+
+gd_status gd_maker_define(const char *kind, const char *record, const void *rules, size_t size) {
+    if (!record) return gd_fail(GD_E_ARGUMENT, "the record is NULL");
+    defined_maker *d = gd_calloc_until_exit(sizeof *d);
+    char *text = gd_calloc_until_exit(strlen(record) + 1);
+    void *own = gd_calloc_until_exit(size);
+    gd_status status = d && text && own ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a record");
+    if (status == GD_OK) {
+        strcpy(text, record);
+        memcpy(own, rules, size);
+        if (!gd_record_parse_maker(&d->record, text))
+            status = gd_fail(GD_E_ARGUMENT, "line %d: %s", d->record.error_line, d->record.error);
+    }
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    if (status == GD_OK) status = fill_maker(d, kind, own);
+    gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
+    if (status != GD_OK) {
+        gd_free_early(d);
+        gd_free_early(text);
+        gd_free_early(own);
+        return status;
+    }
+    pthread_mutex_lock(&defined_lock);
+    *defined_end = d;
+    defined_end = &d->next;
+    pthread_mutex_unlock(&defined_lock);
+    return GD_OK;
+}
+
+/* --- options ---------------------------------------------------------------------------------- */
+
+/* Replaces strings of the caller by copies that live until the program ends. */
+static gd_status keep_strings(const gd_op *record, void *options) {
+    for (int i = 0; i < record->n_attrs; i++) {
+        const char **field = (const char **)((char *)options + record->attrs[i].offset);
+        if (record->attrs[i].type != GD_ATTR_STRING || !*field) continue;
+        if (!(*field = gd_intern(*field))) return gd_fail(GD_E_MEMORY, "no memory for an option");
+    }
+    return GD_OK;
+}
+
+gd_status gd_maker_take_options(const gd_maker *maker, const void *given, void **options) {
+    const gd_op *record = &maker->record;
+    *options = NULL;
+    if (record->attrs_size == 0) return GD_OK;
+    void *own = gd_calloc(1, record->attrs_size);
+    if (!own) return gd_fail(GD_E_MEMORY, "no memory for a %s", maker->kind);
+    memcpy(own, given ? given : record->defaults, record->attrs_size);
+    gd_attrs_normalize(record, own);
+    gd_status status = gd_attrs_check(record, own);
+    if (status == GD_OK) status = keep_strings(record, own);
+    if (status == GD_OK) *options = own;
+    else gd_free(own);
+    return status;
+}
+
+gd_status gd_maker_parse_options(const gd_maker *maker, const char *text, void **options) {
+    const gd_op *record = &maker->record;
+    gd_scope *scope = gd_scope_open();
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_attrs *attrs = gd_attrs_new(record);
+    gd_status status = attrs ? gd_attrs_parse(attrs, text) : gd_failure();
+    if (status == GD_OK) status = gd_attrs_check_given(record, attrs);
+    status = gd_attempt_end(&attempt, status);
+    *options = NULL;
+    if (status == GD_OK) status = gd_maker_take_options(maker, gd_attrs_data(attrs), options);
+    gd_scope_close(&scope);
+    return status;
+}
+
+gd_status gd_maker_read(const char *kind, const char *name, const char *text,
+                        const gd_maker **maker, void **options) {
+    *options = NULL;
+    GD_TRY(gd_maker_lookup(kind, name, maker));
+    return gd_maker_parse_options(*maker, text, options);
+}
+
+void *gd_maker_option(const gd_maker *maker, void *options, const char *name,
+                      const gd_op_attr **attr) {
+    for (int i = 0; i < maker->record.n_attrs; i++) {
+        const gd_op_attr *a = &maker->record.attrs[i];
+        if (strcmp(a->name, name) != 0) continue;
+        if (attr) *attr = a;
+        return (char *)options + a->offset;
+    }
+    return NULL;
+}
