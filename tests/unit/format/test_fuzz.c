@@ -3,20 +3,20 @@
  * test_protobuf.c run fuzz_onnx and fuzz_protobuf. `make fuzz` runs all targets for longer, with
  * clang's libFuzzer. */
 
-#include "../fuzz/damage.h"
+#include "fuzz/damage.h"
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "gradus/gradus.h"
 #include "temp.h"
 
 #define LLVMFuzzerTestOneInput fuzz_json
-#include "../fuzz/fuzz_json.c"
+#include "fuzz/fuzz_json.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_npy
-#include "../fuzz/fuzz_npy.c"
+#include "fuzz/fuzz_npy.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_zip
-#include "../fuzz/fuzz_zip.c"
+#include "fuzz/fuzz_zip.c"
 #undef LLVMFuzzerTestOneInput
 
 static void run_cut_and_damaged(fuzz_target run, const char *original, size_t bytes, int rounds) {

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../fuzz/damage.h"
-#include "../fuzz/fuzz_onnx.c"
+#include "fuzz/damage.h"
+#include "fuzz/fuzz_onnx.c"
 #include "compare.h"
 #include "fault_walk.h"
 #include "files.h"

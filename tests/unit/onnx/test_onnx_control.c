@@ -4,8 +4,8 @@
  * GRADUS_ONNX_DIR=FOLDER keeps the saved models there, with their inputs and outputs, for
  * tests/golden/onnx_check.py.
  */
-#include "../fuzz/damage.h"
-#include "../fuzz/fuzz_onnx.c"
+#include "fuzz/damage.h"
+#include "fuzz/fuzz_onnx.c"
 #include "compare.h"
 #include "control_models.h"
 #include "fault_walk.h"

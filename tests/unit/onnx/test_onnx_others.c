@@ -12,8 +12,8 @@
  */
 #include <dirent.h>
 
-#include "../fuzz/damage.h"
-#include "../fuzz/fuzz_onnx.c"
+#include "fuzz/damage.h"
+#include "fuzz/fuzz_onnx.c"
 #include "compare.h"
 #include "fault_walk.h"
 #include "onnx_files.h"

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "../fuzz/damage.h"
+#include "fuzz/damage.h"
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -13,7 +13,7 @@
 #include "gradus/gradus.h"
 #include "temp.h"
 
-#include "../fuzz/fuzz_safetensors.c"
+#include "fuzz/fuzz_safetensors.c"
 
 static gd_status read_bytes(const void *data, size_t bytes, gd_safetensors *h) {
     gd_file_reader *file;

@@ -3,8 +3,8 @@
  */
 #include <math.h>
 
-#include "../fuzz/damage.h"
-#include "../fuzz/fuzz_protobuf.c"
+#include "fuzz/damage.h"
+#include "fuzz/fuzz_protobuf.c"
 #include "core/error.h"
 #include "format/file.h"
 #include "core/number.h"

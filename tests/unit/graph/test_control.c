@@ -7,7 +7,7 @@
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 #include "graph/build/subgraph.h"
-#include "unit/control_models.h"
+#include "control_models.h"
 
 /* The value of a model, its gradients, and their gradients. */
 enum { RESULTS = 1 + 2 * INPUTS };

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../cuda/emulated.h"
+#include "cuda/emulated.h"
 #include "child.h"
 #include "gradus/gradus.h"
 #include "test.h"

@@ -4,7 +4,7 @@
 #include "compare.h"
 #include "gradus/gradus.h"
 #include "test.h"
-#include "unit/control_models.h"
+#include "control_models.h"
 
 enum { RESULTS = 1 + INPUTS, RUNS = 3 }; /* the value and its gradients */
 

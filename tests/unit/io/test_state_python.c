@@ -19,7 +19,7 @@ static const char *find_python(void) {
 
 static bool run_python(const char *what, const char *path) {
     char command[1500];
-    snprintf(command, sizeof command, "%s '%s/unit/state_python.py' %s '%s'", find_python(),
+    snprintf(command, sizeof command, "%s '%s/unit/io/state_python.py' %s '%s'", find_python(),
              GRADUS_TESTS, what, path);
     return system(command) == 0;
 }

@@ -1,5 +1,5 @@
 /* test_variants.c - one record text expands to the texts of several records. */
-#include "../../src/codegen/opgen/variants.c"
+#include "codegen/opgen/variants.c"
 #include "test.h"
 
 static bool variant_is(const char *text, int k, const char *expected) {

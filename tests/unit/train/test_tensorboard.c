@@ -446,7 +446,7 @@ CLEAN_TEST(tensorboard_reads_our_files) {
         fprintf(out, "node %s %s %s\n", graph_lines[i][0], graph_lines[i][1], graph_lines[i][2]);
     fprintf(out, "nodes %d\n", GRAPH_NODES);
     fclose(out);
-    snprintf(command, sizeof command, "%s '%s/unit/tensorboard_python.py' '%s' '%s'", name,
+    snprintf(command, sizeof command, "%s '%s/unit/train/tensorboard_python.py' '%s' '%s'", name,
              GRADUS_TESTS, folder, expected);
     CHECK(system(command) == 0);
 }

@@ -1,26 +1,26 @@
 /* test_fuzz_data.c - the short form of the fuzz targets for data files; see test_fuzz.c. */
-#include "../fuzz/damage.h"
+#include "fuzz/damage.h"
 #include "clean_test.h"
 #include "data_files.h"
 #include "gradus/gradus.h"
 
 #define LLVMFuzzerTestOneInput fuzz_gzip
-#include "../fuzz/fuzz_gzip.c"
+#include "fuzz/fuzz_gzip.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_idx
-#include "../fuzz/fuzz_idx.c"
+#include "fuzz/fuzz_idx.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_cifar
-#include "../fuzz/fuzz_cifar.c"
+#include "fuzz/fuzz_cifar.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_csv
-#include "../fuzz/fuzz_csv.c"
+#include "fuzz/fuzz_csv.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_image
-#include "../fuzz/fuzz_image.c"
+#include "fuzz/fuzz_image.c"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_text
-#include "../fuzz/fuzz_text.c"
+#include "fuzz/fuzz_text.c"
 #undef LLVMFuzzerTestOneInput
 
 CLEAN_TEST(damaged_gzip_files_fail_or_are_read_completely) {
