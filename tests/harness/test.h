@@ -21,16 +21,17 @@ typedef struct test_entry {
     struct test_entry *next;
 } test_entry;
 
-static test_entry *test_first, **test_last = &test_first;
-static _Atomic int test_failures;    /* of the running test, in any thread */
-static const char *test_skipped_for; /* why the running test was skipped */
+extern _Atomic int test_failures;    /* of the running test, in any thread */
+extern const char *test_skipped_for; /* why the running test was skipped */
+
+/* Adds a test; they run in the order in which they were added. */
+void test_add(test_entry *entry);
 
 #define TEST(id)                                                        \
     static void id(void);                                               \
     static void __attribute__((constructor)) test_register_##id(void) { \
         static test_entry entry = {#id, id, NULL};                      \
-        *test_last = &entry;                                            \
-        test_last = &entry.next;                                        \
+        test_add(&entry);                                               \
     }                                                                   \
     static void id(void)
 
@@ -61,27 +62,8 @@ static const char *test_skipped_for; /* why the running test was skipped */
         return;                    \
     } while (0)
 
-static inline int test_run_all(int argc, char **argv) {
-    int passed = 0, failed = 0, skipped = 0;
-    for (test_entry *t = test_first; t; t = t->next) {
-        if (argc > 1 && !strstr(t->name, argv[1])) continue;
-        test_failures = 0;
-        test_skipped_for = NULL;
-        t->run();
-        if (test_failures) {
-            failed++;
-            printf("FAIL %s\n", t->name);
-        } else if (test_skipped_for) {
-            skipped++;
-            printf("skip %s: %s\n", t->name, test_skipped_for);
-        } else {
-            passed++;
-        }
-    }
-    if (skipped) printf("%d skipped\n", skipped);
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
-}
+/* Runs the tests whose names contain argv[1], or all. Returns the status of the program. */
+int test_run_all(int argc, char **argv);
 
 #define TEST_MAIN \
     int main(int argc, char **argv) { return test_run_all(argc, argv); }
