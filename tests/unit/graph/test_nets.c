@@ -1,6 +1,9 @@
 /* test_nets.c - random training steps give the same results eagerly, as plans, and in sessions, on the
  * CPU and on the test device. */
-#include "random_net_check.h"
+#include <stdlib.h>
+
+#include "nets/check.h"
+#include "test.h"
 
 TEST(random_steps_agree_on_the_cpu) {
     net_device = NULL;

@@ -1,7 +1,7 @@
 /* test_cuda_nets.c - random training steps give the same results eagerly on the CPU, eagerly on
  * CUDA, and as plans of both. */
 #include "cuda_child.h"
-#include "random_net_check.h"
+#include "nets/check.h"
 
 TEST(random_steps_agree_on_cuda) {
     IN_CHILD(EMULATED, "");

@@ -1,8 +1,7 @@
-/* random_net_step.h - random nets as training steps: the first value, the losses, the optimizer. */
-#ifndef GRADUS_TESTS_RANDOM_NET_STEP_H
-#define GRADUS_TESTS_RANDOM_NET_STEP_H
+/* step.c - random nets as training steps: the first value, the layers, the optimizer. */
+#include "step.h"
 
-#include "random_net_rows.h"
+#include "layers.h"
 
 /* The streams of draws: one for each layer, and these. */
 enum {
@@ -68,72 +67,6 @@ static void say_dims(net *n, net_value x) {
     for (int i = 0; i < gd_tensor_rank(x.t); i++)
         net_say(n, "%s%d", i ? "," : "", (int)dim_of(x.t, i));
     net_say(n, "]\n");
-}
-
-/* --- losses ----------------------------------------------------------------------------------- */
-
-/* The classes are axis 1, or, of a sequence, the last axis. */
-static gd_tensor *class_loss(net *n, net_value x) {
-    const bool linear = x.form != NET_IMAGES;
-    if (linear) {
-        static const int counts[] = {2, 3, 5, 10, 17, 40};
-        x.t = linear_to(n, x, counts[below(n, 6)]);
-    }
-    if (x.form == NET_SEQUENCE) {
-        const int64_t rows = dim_of(x.t, 0) * dim_of(x.t, 1);
-        if (one_in(n, 2)) x.t = gd_reshape(x.t, gd_dims(rows, -1));
-        else x.t = gd_transpose(x.t, 1, 2);
-    }
-    const int64_t classes = dim_of(x.t, 1);
-    const double smoothing = one_in(n, 3) ? 0.1 : 0;
-    const int64_t ignored = one_in(n, 3) && classes > 2 ? 1 : -100;
-    gd_tensor *w =
-        one_in(n, 3) ? gd_add(gd_abs(constant(n, gd_dims(classes), 0, 1)), gd_scalar(0.3)) : NULL;
-    net_say(n, " cross_entropy(%d classes%s%s%s)", (int)classes, smoothing > 0 ? ", smoothing" : "",
-            ignored >= 0 ? ", ignored" : "", w ? ", weights" : "");
-    if (one_in(n, 8)) {
-        gd_tensor *t = gd_softmax(net_input(n, gd_tensor_shape(x.t), 0), .axis = 1);
-        return gd_cross_entropy(x.t, t, .label_smoothing = smoothing, .weight = w);
-    }
-    gd_tensor *t = net_input(n, shape_without(x.t, 1), (int)classes);
-    if (one_in(n, 8)) {
-        gd_tensor *terms =
-            gd_cross_entropy(x.t, t, .reduction = GD_NONE, .label_smoothing = smoothing,
-                             .ignore_index = ignored, .weight = w);
-        return gd_mean(terms);
-    }
-    if (one_in(n, 8)) return gd_nll_loss(gd_log_softmax(x.t, .axis = 1), t, .weight = w);
-    return gd_cross_entropy(x.t, t, .label_smoothing = smoothing, .ignore_index = ignored,
-                            .weight = w);
-}
-
-static gd_tensor *mean_loss(net *n, net_value x) {
-    static const char *const names[] = {"mse",   "l1",      "bce",    "smooth_l1",
-                                        "huber", "bce_pos", "square", "logits"};
-    const int kind = n->without & SIMPLE_LOSS ? 6 : below(n, 8);
-    if (kind != 6 && one_in(n, 2) && x.form != NET_IMAGES) x.t = linear_to(n, x, draw_width(n, x));
-    net_say(n, " %s_loss", names[kind]);
-    if (kind == 6) return gd_mean(gd_square(x.t));
-    gd_tensor *t = net_input(n, gd_tensor_shape(x.t), 0);
-    if (kind == 1 || kind == 3 || kind == 4) n->has_kinks = true;
-    switch (kind) {
-    case 0: return gd_mse_loss(x.t, t);
-    case 1: return gd_l1_loss(x.t, t);
-    case 2: return gd_bce_with_logits(x.t, gd_sigmoid(t));
-    case 3: return gd_smooth_l1_loss(x.t, t, .beta = 0.5);
-    case 4: return gd_huber_loss(x.t, t);
-    case 5: {
-        gd_tensor *w = gd_abs(constant(n, gd_dims(dim_of(x.t, -1)), 0.5, 1));
-        return gd_bce_with_logits(x.t, gd_sigmoid(t), .pos_weight = w);
-    }
-    default:
-        return gd_mean(
-            gd_sub(gd_logsumexp(x.t, .axis = 1), gd_mean(gd_mul(x.t, gd_sigmoid(t)), .axis = 1)));
-    }
-}
-
-static gd_tensor *draw_loss(net *n, net_value x) {
-    return one_in(n, 2) && !(n->without & SIMPLE_LOSS) ? class_loss(n, x) : mean_loss(n, x);
 }
 
 /* --- the net ---------------------------------------------------------------------------------- */
@@ -203,8 +136,7 @@ static gd_tensor *gradient_penalty(net *n, gd_tensor *loss) {
     return g ? gd_mul(gd_sum(gd_square(g)), gd_scalar(0.5)) : gd_mul(loss, gd_scalar(0.1));
 }
 
-/* The loss of a call. `shift` is another batch for gradient accumulation. */
-static gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
+gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
     n->next = n->next_input = n->n_values = n->n_fetches = 0;
     n->in = in;
     GD_AUTOCAST(n->exact ? GD_DTYPE_NONE : n->autocast);
@@ -241,15 +173,7 @@ static gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
 
 /* --- the step --------------------------------------------------------------------------------- */
 
-typedef struct step_options {
-    bool zero_last, zero_never, accumulates, clips_norm, clips_value, scales, two_groups;
-    bool fetches_gradient, fetches_parameter;
-    bool evaluates; /* no gradients */
-    const char *optimizer, *options;
-} step_options;
-
-/* f16 needs a scaled loss. */
-static step_options draw_step(net *n) {
+step_options draw_step(net *n) {
     static const char *const optimizers[][2] = {
         {"sgd", "lr=0.05"},
         {"sgd", "lr=0.05"},
@@ -297,9 +221,6 @@ static void describe_step(net *n) {
     net_say(n, ", autocast %s\n", n->autocast == GD_BF16 ? "bf16" : n->autocast ? "f16" : "off");
 }
 
-/* Where noise of halves is about as large as clipped gradients, nothing could be compared. */
-#define CLIP_VALUE(n) ((n)->autocast ? 0.5 : 0.05)
-
 /* The parameters; `frozen` ones, too. */
 static gd_tensors net_parameters(net *n, gd_tensor **room) {
     int count = 0;
@@ -309,7 +230,7 @@ static gd_tensors net_parameters(net *n, gd_tensor **room) {
     return (gd_tensors){room, count};
 }
 
-static void make_optimizer(net *n) {
+void make_optimizer(net *n) {
     const step_options o = draw_step(n);
     gd_tensor *room[MOST_TENSORS];
     const gd_tensors all = net_parameters(n, room);
@@ -338,18 +259,14 @@ static int update_net(net *n, const step_options *o, gd_tensor **results, int co
     return count;
 }
 
-/* The loss and fetched values. */
-static gd_tensors net_values(gd_tensors in, void *user) {
+gd_tensors net_values(gd_tensors in, void *user) {
     net *n = user;
     gd_tensor *results[MOST_FETCHES + 1] = {net_loss(n, in, 0)};
     for (int i = 0; i < n->n_fetches; i++) results[1 + i] = n->fetches[i];
     return gd_list_copy((gd_tensors){results, 1 + n->n_fetches});
 }
 
-/* A training step. Returns the loss, the norm of the gradients if they are clipped, and fetched
- * values. With a jit for the values, only these are computed by a plan, and the tape has one node
- * for them. */
-static gd_tensors step_with(net *n, gd_tensors in, gd_jit *values) {
+gd_tensors step_with(net *n, gd_tensors in, gd_jit *values) {
     const step_options o = draw_step(n);
     gd_tensor *results[MOST_FETCHES + 5];
     if (o.evaluates) {
@@ -366,12 +283,11 @@ static gd_tensors step_with(net *n, gd_tensors in, gd_jit *values) {
     return gd_list_copy((gd_tensors){results, count});
 }
 
-static gd_tensors net_step(gd_tensors in, void *user) { return step_with(user, in, NULL); }
+gd_tensors net_step(gd_tensors in, void *user) { return step_with(user, in, NULL); }
 
 /* --- building and copying --------------------------------------------------------------------- */
 
-/* Builds the net on the CPU. */
-static void build_net(net *n) {
+void build_net(net *n) {
     n->building = true;
     n->evaluates = draw_step(n).evaluates;
     gd_seed(n->seed);
@@ -381,8 +297,7 @@ static void build_net(net *n) {
     n->building = false;
 }
 
-/* The net with copies of its tensors on the device. */
-static net copy_net(const net *from, gd_device *device) {
+net copy_net(const net *from, gd_device *device) {
     net n = *from;
     for (int i = 0; i < n.n_tensors; i++) {
         if (n.roles[i] == NET_INPUT) continue;
@@ -398,8 +313,7 @@ static gd_tensor *transposed_memory(gd_tensor *x) {
     return gd_transpose(gd_contiguous(gd_transpose(x, 0, -1)), 0, -1);
 }
 
-/* Inputs of step number `step`, on the CPU. */
-static gd_tensors make_inputs(const net *n, int step) {
+gd_tensors net_inputs(const net *n, int step) {
     gd_tensor *made[MOST_TENSORS];
     int count = 0;
     gd_seed(n->seed * 31 + (uint64_t)step);
@@ -413,5 +327,3 @@ static gd_tensors make_inputs(const net *n, int step) {
     }
     return gd_list_copy((gd_tensors){made, count});
 }
-
-#endif

@@ -1,8 +1,5 @@
-/* random_net_images.h - layers of random nets for images: (N, C, ...) with one to three axes. */
-#ifndef GRADUS_TESTS_RANDOM_NET_IMAGES_H
-#define GRADUS_TESTS_RANDOM_NET_IMAGES_H
-
-#include "random_net.h"
+/* images.c - layers of random nets for images: (N, C, ...) with one to three axes. */
+#include "layers.h"
 
 typedef struct conv_sizes {
     int64_t kernel[3], stride[3], padding[3], dilation[3], groups;
@@ -89,8 +86,7 @@ static gd_tensor *conv_weight(net *n, gd_shape shape, int64_t inputs) {
     }
 }
 
-/* A convolution to `out` channels; 0: drawn. */
-static gd_tensor *conv_to(net *n, gd_tensor *x, int64_t out, bool keeps_size) {
+gd_tensor *conv_to(net *n, gd_tensor *x, int64_t out, bool keeps_size) {
     conv_sizes c = draw_conv(n, x, keeps_size);
     const int64_t in = dim_of(x, 1);
     const int axes = gd_tensor_rank(x) - 2;
@@ -165,10 +161,7 @@ static net_value conv_transpose_layer(net *n, net_value x) {
 
 /* --- norms ------------------------------------------------------------------------------------ */
 
-/* A large eps keeps the result well-conditioned where the elements hardly differ. */
-#define NORM_EPS 0.02
-
-static gd_tensor *batch_normed(net *n, gd_tensor *x) {
+gd_tensor *batch_normed(net *n, gd_tensor *x) {
     const int64_t channels = dim_of(x, 1);
     if (positions_of(x) < 4) return x;
     const bool affine = !one_in(n, 4), keeps = !one_in(n, 4) && !n->repeats,
@@ -369,7 +362,7 @@ static net_value images_to_sequence(net *n, net_value x) {
     return value_of(gd_transpose(flat, 1, 2), NET_SEQUENCE);
 }
 
-static net_value image_layer(net *n, net_value x) {
+net_value image_layer(net *n, net_value x) {
     switch (below(n, 44)) {
     case 0:
     case 1:
@@ -417,5 +410,3 @@ static net_value image_layer(net *n, net_value x) {
     default: return images_to_rows(n, x);
     }
 }
-
-#endif
