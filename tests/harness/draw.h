@@ -4,7 +4,7 @@
  *     int64_t rows = draw_between(&d, 1, 40);
  *     double x = draw_real(&d);
  *
- * Golden results depend on draw_at (harness/data.c, zoo_rule.h and test_metrics.c of unit/); the Python
+ * Golden results depend on draw_at (harness/data.c, zoo_rule.c and test_metrics.c of unit/); the Python
  * programs in tests/golden/ have the same formula.
  */
 #ifndef GRADUS_TESTS_DRAW_H

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <math.h>
 
+#include "graph/passes/fuse.h"
+#include "test.h"
 #include "core/copy.h"
 #include "core/device.h"
 #include "core/tensor.h"

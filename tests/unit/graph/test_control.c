@@ -9,6 +9,8 @@
 #include "graph/build/subgraph.h"
 #include "control_models.h"
 
+static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
+
 /* The value of a model, its gradients, and their gradients. */
 enum { RESULTS = 1 + 2 * INPUTS };
 static void with_gradients(const model *m, gd_fn fn, gd_tensors in, gd_tensor **results) {
@@ -52,38 +54,38 @@ static void graph_results(const model *m, gd_tensor *const *values, bool any, in
 /* --- agreement with eager code ---------------------------------------------------------------- */
 
 CLEAN_TEST(graphs_give_the_bits_of_eager_values_and_gradients_of_two_orders) {
-    for (int k = 0; k < MODELS; k++)
+    for (int k = 0; k < control_model_count; k++)
         for (int any = 0; any < 2; any++) {
             GD_SCOPE;
             gd_tensor *in[INPUTS], *eager[RESULTS], *graph[RESULTS];
-            make_inputs(GD_F32, in);
-            eager_results(&models[k], models[k].fn, in, eager);
-            graph_results(&models[k], in, any, 0, graph);
+            control_inputs(GD_F32, in);
+            eager_results(&control_models[k], control_models[k].fn, in, eager);
+            graph_results(&control_models[k], in, any, 0, graph);
             for (int i = 0; i < RESULTS; i++)
                 CHECK_SAYING(!gd_failed() && tensors_same_bits(eager[i], graph[i]),
-                             "%s, %s sizes, result %d: %s", models[k].name,
+                             "%s, %s sizes, result %d: %s", control_models[k].name,
                              any ? "unknown" : "known", i, gd_error_message());
             gd_clear_error();
         }
 }
 
 CLEAN_TEST(gradients_agree_with_finite_differences_and_unrolled_code) {
-    for (int k = 0; k < MODELS; k++) {
+    for (int k = 0; k < control_model_count; k++) {
         GD_SCOPE;
         gd_tensor *in[INPUTS], *leaves[INPUTS], *got[RESULTS], *by_hand[RESULTS];
-        make_inputs(GD_F64, in);
+        control_inputs(GD_F64, in);
         for (int i = 0; i < INPUTS; i++) leaves[i] = gd_requires_grad(gd_detach(in[i]));
         gd_status status =
-            gd_gradcheck(models[k].fn, ((gd_tensors){leaves, INPUTS}), models[k].user,
-                         .second_order = true, .tolerance_relative = 1e-3);
-        CHECK_SAYING(status == GD_OK, "%s: %s", models[k].name, gd_error_message());
-        if (!models[k].by_hand) continue;
-        graph_results(&models[k], in, false, 2, got);
-        eager_results(&models[k], models[k].by_hand, in, by_hand);
+            gd_gradcheck(control_models[k].fn, ((gd_tensors){leaves, INPUTS}),
+                         control_models[k].user, .second_order = true, .tolerance_relative = 1e-3);
+        CHECK_SAYING(status == GD_OK, "%s: %s", control_models[k].name, gd_error_message());
+        if (!control_models[k].by_hand) continue;
+        graph_results(&control_models[k], in, false, 2, got);
+        eager_results(&control_models[k], control_models[k].by_hand, in, by_hand);
         for (int i = 0; i < RESULTS; i++)
             CHECK_SAYING(tensors_distance(got[i], by_hand[i]) <=
                              1e-9 * (1 + gd_item(gd_max(gd_abs(by_hand[i])))),
-                         "%s: result %d", models[k].name, i);
+                         "%s: result %d", control_models[k].name, i);
     }
 }
 
@@ -92,19 +94,19 @@ CLEAN_TEST(gradients_agree_with_finite_differences_and_unrolled_code) {
 CLEAN_TEST(loops_as_steps_of_a_plan_agree_with_eager_code) {
     const int64_t before = gd_short_scan;
     gd_short_scan = 0;
-    for (int k = 0; k < MODELS; k++)
+    for (int k = 0; k < control_model_count; k++)
         for (int any = 0; any < 2; any++)
             for (int level = 1; level < 3; level++) {
                 GD_SCOPE;
                 gd_tensor *in[INPUTS], *eager[RESULTS], *graph[RESULTS];
-                make_inputs(GD_F64, in);
-                eager_results(&models[k], models[k].fn, in, eager);
-                graph_results(&models[k], in, any, level, graph);
+                control_inputs(GD_F64, in);
+                eager_results(&control_models[k], control_models[k].fn, in, eager);
+                graph_results(&control_models[k], in, any, level, graph);
                 for (int i = 0; i < RESULTS; i++)
                     CHECK_SAYING(!gd_failed() &&
                                      tensors_distance(eager[i], graph[i]) <=
                                          1e-10 * (1 + gd_item(gd_max(gd_abs(eager[i])))),
-                                 "%s, %s sizes, level %d, result %d: %s", models[k].name,
+                                 "%s, %s sizes, level %d, result %d: %s", control_models[k].name,
                                  any ? "unknown" : "known", level, i, gd_error_message());
                 gd_clear_error();
             }
@@ -113,28 +115,28 @@ CLEAN_TEST(loops_as_steps_of_a_plan_agree_with_eager_code) {
 
 CLEAN_TEST(everything_but_gradients_of_while_loops_is_planned) {
     const int64_t before = gd_short_scan;
-    for (int k = 0; k < MODELS; k++)
+    for (int k = 0; k < control_model_count; k++)
         for (int steps = 0; steps < 2; steps++)
             for (int gradient = 0; gradient < 2; gradient++) {
                 GD_SCOPE;
                 gd_short_scan = steps ? 0 : before;
                 gd_tensor *in[INPUTS], *x, *y, *g;
-                make_inputs(GD_F32, in);
+                control_inputs(GD_F32, in);
                 gd_graph *graph = gd_graph_new();
                 {
                     GD_GRAPH(graph);
                     x = gd_placeholder(gd_dims(GD_ANY, 4));
-                    y = models[k].fn(gd_list(in[0], x, in[2]), models[k].user);
+                    y = control_models[k].fn(gd_list(in[0], x, in[2]), control_models[k].user);
                     g = gd_gradients(gd_list(gd_sum(y)), gd_list(x)).at[0];
                 }
                 gd_session *s = gd_session_new(graph);
                 gd_plan_memory memory = {.at_least = true};
-                const bool loops =
-                    strstr(models[k].name, "while") || strstr(models[k].name, "nested");
+                const bool loops = strstr(control_models[k].name, "while") ||
+                                   strstr(control_models[k].name, "nested");
                 CHECK(gd_session_plan(s, gd_feed(x, in[1]), gd_list(gradient ? g : y), &memory) ==
                       GD_OK);
                 CHECK_SAYING(memory.at_least == (loops && gradient), "%s, gradient %d",
-                             models[k].name, gradient);
+                             control_models[k].name, gradient);
             }
     gd_short_scan = before;
 }
@@ -713,7 +715,7 @@ static gd_tensor *tensor_at(gd_tensors list, int i) {
 static double run_model_once(const model *m) {
     GD_SCOPE;
     gd_tensor *in[INPUTS], *leaf;
-    make_inputs(GD_F32, in);
+    control_inputs(GD_F32, in);
     leaf = gd_requires_grad(gd_detach(in[2]));
     gd_tensor *eager = m->fn(gd_list(in[0], in[1], leaf), m->user);
     gd_tensor *gradient = tensor_at(gd_grad(gd_list(gd_sum(eager)), gd_list(leaf)), 0);
@@ -734,20 +736,20 @@ static double run_model_once(const model *m) {
 }
 
 static void fail_everywhere(void) {
-    for (int k = 0; k < MODELS; k++) {
-        fault_walk none = {.what = models[k].name,
+    for (int k = 0; k < control_model_count; k++) {
+        fault_walk none = {.what = control_models[k].name,
                            .at = INT64_MAX / 2}; /* counts the allocations */
         fault_begin(&none);
-        const double right = run_model_once(&models[k]);
+        const double right = run_model_once(&control_models[k]);
         const int64_t all = gd_fault_allocations() - none.counted;
         fault_end(&none);
-        CHECK_SAYING(!gd_failed() && all > 100, "%s: %lld allocations: %s", models[k].name,
+        CHECK_SAYING(!gd_failed() && all > 100, "%s: %lld allocations: %s", control_models[k].name,
                      (long long)all, gd_error_message());
         const int64_t stride = getenv("GRADUS_TEST_FULL") ? 1 : all / 97 + 1;
-        fault_walk w = {.what = models[k].name, .first = k % stride, .stride = stride};
+        fault_walk w = {.what = control_models[k].name, .first = k % stride, .stride = stride};
         while (fault_next(&w)) {
             fault_begin(&w);
-            const double got = run_model_once(&models[k]);
+            const double got = run_model_once(&control_models[k]);
             fault_end(&w);
             CHECK_ROUND(&w, gd_failed() || got == right);
             gd_clear_error();

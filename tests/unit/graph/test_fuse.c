@@ -1,4 +1,7 @@
 /* test_fuse.c - chains of elementwise ops become one kernel, which computes the same results. */
+#include "backend/test/device.h"
+#include "codegen/native.h"
+#include "test.h"
 #include "backend/cpu/isa.h"
 #include "draw.h"
 #include "fuse_ways.h"

@@ -1,5 +1,6 @@
 /* test_fuse_rows.c - reductions of rows and the elementwise ops that use their results become one
  * kernel, which reads each row several times. */
+#include "test.h"
 #include "backend/cpu/isa.h"
 #include "core/tensor.h"
 #include "fuse_ways.h"

@@ -1,6 +1,11 @@
 /* test_fuse_worth.c - plans fuse only chains that become faster, with a compiler and without. */
 #include <sys/stat.h>
 
+#include "temp.h"
+#include "backend/cpu/elementwise_job.h"
+#include "codegen/native.h"
+#include "graph/passes/fuse.h"
+#include "test.h"
 #include "files.h"
 #include "fuse_ways.h"
 

@@ -1,4 +1,5 @@
 /* test_layout.c - plans that choose the memory order of values give the same results. */
+#include "test.h"
 #include "core/tensor.h"
 #include "fuse_ways.h"
 

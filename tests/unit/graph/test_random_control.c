@@ -4,6 +4,7 @@
  * Every function has its own seed, because a graph calls it once, and eager code as often as the
  * data requires. All values are f64 (ROWS, COLUMNS), except for loop counters.
  */
+#include "test.h"
 #include "draw.h"
 #include "random_graphs.h"
 #include "values.h"

@@ -7,6 +7,7 @@
  * another result. Therefore only graphs of integers, and graphs of wide floats without such
  * decisions, are compared.
  */
+#include "test.h"
 #include "fuse_ways_knobs.h"
 #include "random_dtypes.h"
 
@@ -17,11 +18,11 @@ static results run_plan(uint64_t seed, enum kind kind, gd_tensor *const *x, int 
     {
         GD_GRAPH(graph);
         for (int i = 0; i < INPUTS; i++) {
-            in[i] = gd_placeholder(gd_dims(rows, columns), .dtype = gd_tensor_dtype(x[i]));
+            in[i] = gd_placeholder(gd_tensor_shape(x[i]), .dtype = gd_tensor_dtype(x[i]));
             feeds[2 * i] = in[i];
             feeds[2 * i + 1] = x[i];
         }
-        r = graph_body(seed, kind, in);
+        r = dtype_graph(seed, kind, in);
     }
     gd_session *session = gd_session_new(graph, .level = level);
     gd_tensors got = {NULL, 0};
@@ -34,8 +35,8 @@ static results run_plan(uint64_t seed, enum kind kind, gd_tensor *const *x, int 
 
 static void check_graph(uint64_t seed) {
     gd_tensor *x[INPUTS];
-    const enum kind kind = make_inputs(seed, x);
-    const results expected = graph_body(seed, kind, x);
+    const enum kind kind = dtype_inputs(seed, x);
+    const results expected = dtype_graph(seed, kind, x);
     for (int level = 0; level <= (kind == ALL_DTYPES ? 1 : 2) && !gd_failed(); level++) {
         const results got = run_plan(seed, kind, x, level);
         if (!gd_failed())
@@ -48,7 +49,7 @@ TEST(random_plans_of_all_dtypes_agree_with_eager_code) { for_each_seed(90, check
 
 static void check_kernels(uint64_t seed) {
     gd_tensor *x[INPUTS];
-    const enum kind kind = make_inputs(seed, x);
+    const enum kind kind = dtype_inputs(seed, x);
     use_evaluator();
     const results expected = run_plan(seed, kind, x, 2);
     use_compiler();

@@ -5,6 +5,7 @@
  * the pool. At level 0 a plan has the bits of eager code. Higher levels sum in other orders: all
  * values are f64, so that rounding differs far less than a wrong op would.
  */
+#include "test.h"
 #include "draw.h"
 #include "random_graphs.h"
 #include "values.h"

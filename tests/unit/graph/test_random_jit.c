@@ -5,6 +5,7 @@
  * There are three kinds: functions that write tensors which they read (without gradients), layers
  * that the tape records, and complete training steps. Values are f64 (N, COLUMNS).
  */
+#include "test.h"
 #include "draw.h"
 #include "random_batch.h"
 #include "values.h"
@@ -44,7 +45,7 @@ static void update_model(draws *d, model *m, gd_tensor *by) {
             gd_momentum_step(same[first], same[(first + 1) % 3], gd_cos(same[(first + 2) % 3]),
                              scalar_f64(0.1), scalar_f64(1));
             break;
-        case 4: batch_normed(m->p[1], m->p, true); break;
+        case 4: batch_norm_of(m->p[1], m->p, true); break;
         default: write_value(d, to, by); break;
         }
 }

@@ -1,5 +1,6 @@
 /* test_random_limit.c - random training steps give the same bits with a memory limit as without
  * one, and a run uses the memory that its plan predicts. */
+#include "test.h"
 #include "draw.h"
 #include "random_batch.h"
 #include "values.h"

@@ -3,6 +3,7 @@
  *
  * Values are f64 (N, COLUMNS) where N is GD_ANY.
  */
+#include "test.h"
 #include "draw.h"
 #include "random_batch.h"
 #include "values.h"

@@ -61,7 +61,7 @@ static void check_save_and_load(const model *m, gd_dtype dtype, bool any, bool v
     char name[500], path[520];
     const char *into = getenv("GRADUS_ONNX_DIR");
     gd_clear_error();
-    make_inputs(dtype, values);
+    control_inputs(dtype, values);
     net n = build_net(m, values, any, variable);
     gd_tensor *expected = run_graph(n.graph, values, variable, 0);
     snprintf(name, sizeof name, "%s/%.60s %s%s%s", into ? into : temp_folder(), m->name,
@@ -94,10 +94,10 @@ static void check_save_and_load(const model *m, gd_dtype dtype, bool any, bool v
 }
 
 CLEAN_TEST(saved_and_loaded_branches_and_loops_give_the_same_bits) {
-    for (int i = 0; i < MODELS; i++)
+    for (int i = 0; i < control_model_count; i++)
         for (int mode = 0; mode < 3; mode++) {
-            check_save_and_load(&models[i], GD_F32, mode == 1, mode == 2);
-            check_save_and_load(&models[i], GD_F64, mode == 1, mode == 2);
+            check_save_and_load(&control_models[i], GD_F32, mode == 1, mode == 2);
+            check_save_and_load(&control_models[i], GD_F64, mode == 1, mode == 2);
         }
 }
 
@@ -397,8 +397,8 @@ static char *read_nested(size_t *bytes) {
     GD_SCOPE;
     gd_tensor *values[INPUTS];
     char *data = NULL;
-    make_inputs(GD_F32, values);
-    net n = build_net(&models[6], values, true, true);
+    control_inputs(GD_F32, values);
+    net n = build_net(&control_models[6], values, true, true);
     gd_session *session = gd_session_new(n.graph);
     const char *path = temp_path("original.onnx");
     if (gd_onnx_save(path, session, ((gd_tensors){n.in, 2}), gd_list(n.y)) != GD_OK) abort();
@@ -423,8 +423,8 @@ CLEAN_TEST(damaged_files_with_loops_never_crash) {
 CLEAN_TEST(any_allocation_may_fail_while_loops_are_saved_and_loaded) {
     GD_SCOPE;
     gd_tensor *values[INPUTS];
-    make_inputs(GD_F32, values);
-    net n = build_net(&models[6], values, true, true);
+    control_inputs(GD_F32, values);
+    net n = build_net(&control_models[6], values, true, true);
     gd_session *session = gd_session_new(n.graph);
     gd_session_run(session, gd_feed(n.in[0], values[0], n.in[1], values[1]), gd_list(n.y));
     const char *path = temp_path("faults.onnx");

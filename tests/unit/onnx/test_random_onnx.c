@@ -5,6 +5,7 @@
  * need such an op.
  */
 
+#include "test.h"
 #include "draw.h"
 #include "random_batch.h"
 #include "temp.h"

@@ -1,6 +1,7 @@
 /* test_random_onnx_dtypes.c - random graphs of all dtypes give the same values after they were
  * saved as ONNX and loaded. */
 
+#include "test.h"
 #include "random_dtypes.h"
 #include "temp.h"
 
@@ -22,12 +23,11 @@ static model build_model(uint64_t seed, enum kind kind, gd_tensor *const *x) {
     for (int i = 0; i < INPUTS; i++) {
         char name[20];
         name_of("x", i, name);
-        in[i] =
-            gd_placeholder(gd_dims(rows, columns), .dtype = gd_tensor_dtype(x[i]), .name = name);
+        in[i] = gd_placeholder(gd_tensor_shape(x[i]), .dtype = gd_tensor_dtype(x[i]), .name = name);
         m.feeds[2 * i] = in[i];
         m.feeds[2 * i + 1] = x[i];
     }
-    m.fetches = graph_body(seed, kind, in);
+    m.fetches = dtype_graph(seed, kind, in);
     for (int i = 0; i < m.fetches.count && !gd_failed(); i++) {
         char name[20];
         name_of("y", i, name);
@@ -75,7 +75,7 @@ static results run_model(model *m) {
 
 static void check_graph(uint64_t seed) {
     gd_tensor *x[INPUTS];
-    const enum kind kind = make_inputs(seed, x);
+    const enum kind kind = dtype_inputs(seed, x);
     model before = build_model(seed, kind, x), after;
     if (gd_failed()) return;
     const bool own_ops = seed % 2;

@@ -34,7 +34,7 @@ CLEAN_TEST(every_network_of_the_zoo_is_compared) {
     const gd_maker *maker;
     for (int i = 0; (maker = gd_maker_at("net", i)); i++) {
         bool found = false;
-        for (int n = 0; n < RULE_NETS; n++)
+        for (int n = 0; n < rule_net_count; n++)
             found |= strcmp(rule_nets[n].name, maker->record.name) == 0;
         CHECK_SAYING(found, "%s is not in zoo_rule.h", maker->record.name);
     }
@@ -50,7 +50,7 @@ static bool same_dims(const gd_tensor *t, gd_tensor *dims) {
 }
 
 CLEAN_TEST(names_and_shapes_equal_those_of_the_references) {
-    for (int n = 0; n < RULE_NETS; n++) {
+    for (int n = 0; n < rule_net_count; n++) {
         GD_SCOPE;
         const rule_net *of = &rule_nets[n];
         gd_state *golden = read_golden(of), *state = gd_state_of(rule_make(of, GD_F32).module);
@@ -90,7 +90,7 @@ static bool distances_agree(case_distances s, double tolerance) {
 }
 
 static void check_outputs(gd_dtype dtype, double tolerance) {
-    for (int n = 0; n < RULE_NETS; n++) {
+    for (int n = 0; n < rule_net_count; n++) {
         GD_SCOPE;
         gd_tensor *loss;
         const rule_case c = rule_make(&rule_nets[n], dtype);
@@ -162,7 +162,7 @@ static void check_gradients(const rule_net *of) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 CLEAN_TEST(gradients_in_f64_agree_with_pytorch) {
-    for (int n = 0; n < RULE_NETS; n++) check_gradients(&rule_nets[n]);
+    for (int n = 0; n < rule_net_count; n++) check_gradients(&rule_nets[n]);
 }
 
 /* --- sensitivity of the golden files ---------------------------------------------------------- */
@@ -170,7 +170,7 @@ CLEAN_TEST(gradients_in_f64_agree_with_pytorch) {
 /* To first order, an error of 1 % in a parameter changes the loss by the number stored with its
  * gradient. */
 CLEAN_TEST(every_parameter_has_a_gradient_large_enough_for_the_comparison) {
-    for (int n = 0; n < RULE_NETS; n++) {
+    for (int n = 0; n < rule_net_count; n++) {
         GD_SCOPE;
         gd_state *golden = read_golden(&rule_nets[n]);
         const double loss = gd_item(gd_state_find(golden, "train.loss"));
@@ -220,7 +220,7 @@ static void check_sensitivity(const rule_net *of) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 CLEAN_TEST(an_error_of_one_percent_in_a_parameter_is_detected) {
-    for (int n = 0; n < RULE_NETS; n++) check_sensitivity(&rule_nets[n]);
+    for (int n = 0; n < rule_net_count; n++) check_sensitivity(&rule_nets[n]);
 }
 
 TEST_MAIN

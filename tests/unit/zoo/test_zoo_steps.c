@@ -79,7 +79,7 @@ static void check_modes(const rule_net *of) {
     }
 }
 CLEAN_TEST(five_steps_give_the_same_bits_eagerly_by_jit_and_by_session) {
-    for (int n = 0; n < RULE_NETS; n++) check_modes(&rule_nets[n]);
+    for (int n = 0; n < rule_net_count; n++) check_modes(&rule_nets[n]);
 }
 
 TEST_MAIN
