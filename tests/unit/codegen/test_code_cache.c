@@ -1,12 +1,12 @@
 /* test_code_cache.c - code of other compilers (NVRTC) in the cache of compiled kernels. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "codegen/native.h"
 #include "core/alloc.h"
+#include "files.h"
 #include "test.h"
 
 static const char key[] = "0123456789abcdef0123456789abcdef";
@@ -21,19 +21,9 @@ static void fresh_cache(void) {
     unsetenv("GRADUS_CACHE_MB");
 }
 
-static int count_files(void) {
-    DIR *d = opendir(cache_folder);
-    int n = 0;
-    for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.';
-    if (d) closedir(d);
-    return n;
-}
-
 static void remove_cache(void) {
-    char command[200];
     chmod(cache_folder, 0700);
-    snprintf(command, sizeof command, "rm -rf %s", base_folder);
-    CHECK(system(command) == 0);
+    folder_remove(base_folder);
     unsetenv("GRADUS_CACHE");
 }
 
@@ -60,7 +50,7 @@ TEST(stored_code_is_found_with_all_its_bytes) {
     CHECK(holds("a\0b", 4));
     CHECK(gd_native_store_code(key, "other", 5)); /* replaces it */
     CHECK(holds("other", 5));
-    CHECK(count_files() == 1);
+    CHECK(folder_count(cache_folder) == 1);
     CHECK(!gd_native_store_code("../escape", "x", 1));
     remove_cache();
 }
@@ -105,32 +95,29 @@ TEST(a_cache_that_cannot_be_written_is_harmless) {
 }
 
 /* Each process stores its own code under the same key; a reader sees the code of one of them. */
+static int store_many_times(void *letter) {
+    enum { TIMES = 40, BYTES = 20000 };
+    static char code[BYTES];
+    bool good = true;
+    memset(code, *(int *)letter, BYTES);
+    for (int t = 0; t < TIMES && good; t++) {
+        size_t bytes = 0;
+        good = gd_native_store_code(key, code, BYTES);
+        char *found = gd_native_load_code(key, &bytes);
+        good = good && found && bytes == BYTES && memcmp(found, found + 1, BYTES - 1) == 0;
+        gd_free(found);
+    }
+    return good ? 0 : 1;
+}
+
 TEST(processes_may_store_the_same_key_at_once) {
-    enum { PROCESSES = 6, TIMES = 40, BYTES = 20000 };
-    fresh_cache();
+    enum { PROCESSES = 6 };
     pid_t children[PROCESSES];
-    fflush(NULL);
-    for (int i = 0; i < PROCESSES; i++) {
-        children[i] = fork();
-        if (children[i] != 0) continue;
-        char *code = malloc(BYTES);
-        bool good = true;
-        memset(code, 'a' + i, BYTES);
-        for (int t = 0; t < TIMES && good; t++) {
-            size_t bytes = 0;
-            good = gd_native_store_code(key, code, BYTES);
-            char *found = gd_native_load_code(key, &bytes);
-            good = good && found && bytes == BYTES && memcmp(found, found + 1, BYTES - 1) == 0;
-            gd_free(found);
-        }
-        _exit(good ? 0 : 1);
-    }
-    for (int i = 0; i < PROCESSES; i++) {
-        int status = -1;
-        CHECK(waitpid(children[i], &status, 0) == children[i]);
-        CHECK(status == 0);
-    }
-    CHECK(count_files() == 1);
+    fresh_cache();
+    for (int i = 0; i < PROCESSES; i++)
+        children[i] = child_start(store_many_times, &(int){'a' + i});
+    for (int i = 0; i < PROCESSES; i++) CHECK(child_wait(children[i]) == 0);
+    CHECK(folder_count(cache_folder) == 1);
     remove_cache();
 }
 
@@ -142,7 +129,7 @@ TEST(the_least_recently_used_code_is_removed) {
         snprintf(name, sizeof name, "%032x", i);
         CHECK(gd_native_store_code(name, code, 20000));
     }
-    CHECK(count_files() <= 2);
+    CHECK(folder_count(cache_folder) <= 2);
     size_t bytes;
     void *newest = gd_native_load_code(name, &bytes);
     CHECK(newest != NULL);

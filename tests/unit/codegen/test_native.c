@@ -8,11 +8,12 @@
 #include <pthread.h>
 #include <time.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backend/cpu/elementwise_job.h"
+#include "child.h"
 #include "codegen/native.h"
+#include "files.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
@@ -68,20 +69,9 @@ static int make_product(void) {
            (c.failed ? FAILED : 0);
 }
 
-static pid_t start_child(int (*body)(void)) {
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) _exit(body());
-    return child;
-}
-
-static int finish_child(pid_t child) {
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child) return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status) - 1000;
-}
-
-static int run_in_child(int (*body)(void)) { return finish_child(start_child(body)); }
+static int call_body(void *body) { return (*(int (**)(void))body)(); }
+static pid_t start_child(int (*body)(void)) { return child_start(call_body, &body); }
+static int run_in_child(int (*body)(void)) { return child_run(call_body, &body); }
 
 static char base_folder[64], cache_folder[256];
 
@@ -109,15 +99,6 @@ static int count_files(const char *directory, const char *end, char *last, size_
     return n;
 }
 
-static void remove_tree(const char *path) {
-    pid_t child = fork();
-    if (child == 0) {
-        execlp("rm", "rm", "-rf", "--", path, (char *)NULL);
-        _exit(1);
-    }
-    finish_child(child);
-}
-
 /* --- working caches --------------------------------------------------------------------------- */
 
 TEST(a_kernel_is_compiled_once_and_then_found) {
@@ -128,7 +109,7 @@ TEST(a_kernel_is_compiled_once_and_then_found) {
           count_files(cache_folder, ".so", NULL, 0) == 1);
     struct stat s;
     CHECK(stat(cache_folder, &s) == 0 && (s.st_mode & 0777) == 0700);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 static int with_default_directory(void) {
@@ -151,7 +132,7 @@ TEST(the_directory_follows_the_environment) {
     CHECK(count_files(path, ".so", NULL, 0) == 1);
     if (home) setenv("HOME", home, 1);
     free(home);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 TEST(names_are_never_read_by_a_shell) {
@@ -163,7 +144,7 @@ TEST(names_are_never_read_by_a_shell) {
           run_in_child(make_product) == (WORKS | LOADED));
     CHECK(access(proof, F_OK) != 0);
     CHECK(chdir("/") == 0);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 static void *make_in_thread(void *arg) {
@@ -184,17 +165,20 @@ static int make_in_threads(void) {
 TEST(threads_that_need_the_same_kernel_wait_for_one_compiler) {
     fresh_cache("c");
     CHECK(run_in_child(make_in_threads) == WORKS);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 TEST(several_processes_may_fill_the_cache_at_once) {
     fresh_cache("c");
     pid_t children[4];
     for (int i = 0; i < 4; i++) children[i] = start_child(make_product);
-    for (int i = 0; i < 4; i++) CHECK(finish_child(children[i]) & WORKS);
+    for (int i = 0; i < 4; i++) {
+        const int got = child_wait(children[i]);
+        CHECK_SAYING(got > 0 && (got & WORKS), "%d", got);
+    }
     CHECK(count_files(cache_folder, "", NULL, 0) == 1 &&
           count_files(cache_folder, ".so", NULL, 0) == 1);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 /* --- corrupt files ---------------------------------------------------------------------------- */
@@ -218,7 +202,7 @@ TEST(a_truncated_cache_file_is_replaced) {
         const int got = run_in_child(make_product);
         CHECK_SAYING(got == (WORKS | COMPILED), "%d bytes: %d", (int)sizes[i], got);
     }
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 TEST(a_corrupt_cache_file_is_replaced) {
@@ -235,7 +219,7 @@ TEST(a_corrupt_cache_file_is_replaced) {
     CHECK(symlink("/etc/passwd", file) == 0);
     CHECK(run_in_child(make_product) == (WORKS | COMPILED));
     CHECK(access("/etc/passwd", R_OK) == 0);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 static int make_other_kernel(void) { return kernel_of("a - b") ? WORKS : 0; }
@@ -252,7 +236,7 @@ TEST(the_kernel_of_another_expression_is_not_used) {
           count_files(cache_folder, ".so", other, sizeof other) == 1);
     CHECK(rename(other, mine) == 0);
     CHECK(run_in_child(make_product) == (WORKS | COMPILED));
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 /* --- unusable directories and compilers ------------------------------------------------------- */
@@ -263,18 +247,18 @@ TEST(a_directory_writable_by_others_is_not_used) {
         fresh_cache("c");
         CHECK(mkdir(cache_folder, 0700) == 0 && chmod(cache_folder, modes[i]) == 0);
         CHECK(run_in_child(make_product) == FAILED && count_files(cache_folder, "", NULL, 0) == 0);
-        remove_tree(base_folder);
+        folder_remove(base_folder);
     }
     char real[300];
     fresh_cache("c");
     snprintf(real, sizeof real, "%s/real", base_folder);
     CHECK(mkdir(real, 0700) == 0 && symlink(real, cache_folder) == 0);
     CHECK(run_in_child(make_product) == FAILED && count_files(real, "", NULL, 0) == 0);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
     fresh_cache("c");
     write_file(cache_folder, "a file", 6);
     CHECK(run_in_child(make_product) == FAILED);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 TEST(a_directory_of_another_user_is_not_used) {
@@ -282,7 +266,7 @@ TEST(a_directory_of_another_user_is_not_used) {
     fresh_cache("c");
     CHECK(mkdir(cache_folder, 0700) == 0 && chown(cache_folder, 12345, 12345) == 0);
     CHECK(run_in_child(make_product) == FAILED && count_files(cache_folder, "", NULL, 0) == 0);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 TEST(without_a_compiler_there_is_no_kernel_and_no_leftover_file) {
@@ -294,12 +278,12 @@ TEST(without_a_compiler_there_is_no_kernel_and_no_leftover_file) {
         CHECK_SAYING(run_in_child(make_product) == FAILED &&
                          count_files(cache_folder, "", NULL, 0) == 0,
                      "%s", compilers[i]);
-        remove_tree(base_folder);
+        folder_remove(base_folder);
     }
     fresh_cache("c");
     setenv("GRADUS_NATIVE", "0", 1);
     CHECK(run_in_child(make_product) == FAILED && access(cache_folder, F_OK) != 0);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 /* --- in a plan -------------------------------------------------------------------------------- */
@@ -337,7 +321,7 @@ TEST(a_plan_runs_with_and_without_a_compiler) {
     setenv("GRADUS_NATIVE", "0", 1); /* nothing to compile: the ops run their own kernels */
     CHECK(run_in_child(run_a_plan) == WORKS);
     unsetenv("GRADUS_NATIVE");
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 /* --- log messages ----------------------------------------------------------------------------- */
@@ -398,7 +382,7 @@ TEST(the_log_names_the_reason_and_the_remedy_once) {
     expected_parts[0] = NULL;
     CHECK(run_in_child(run_two_plans) == WORKS);
     unsetenv("GRADUS_NATIVE");
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 /* --- several kernels -------------------------------------------------------------------------- */
@@ -445,11 +429,11 @@ TEST(kernels_of_a_plan_are_compiled_together_and_found_separately) {
           count_files(cache_folder, "", NULL, 0) == 3);
     CHECK(run_in_child(three_kernels) == DIGITS(0, 3, 0));
     CHECK(run_in_child(one_kernel) == DIGITS(0, 1, 0));
-    remove_tree(base_folder);
+    folder_remove(base_folder);
     fresh_cache("c");
     CHECK(run_in_child(one_kernel) == DIGITS(1, 0, 1));
     CHECK(run_in_child(three_kernels) == DIGITS(2, 1, 1));
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 /* Uses a shell script in place of the compiler. */
@@ -471,7 +455,7 @@ TEST(a_kernel_that_does_not_compile_does_not_affect_the_others) {
         "done; exec cc \"$@\"");
     const int got = run_in_child(three_kernels);
     CHECK_SAYING(got == DIGITS(2, 0, 4), "%d", got);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 TEST(plans_run_without_a_compiler_that_crashes_or_hangs) {
@@ -479,7 +463,7 @@ TEST(plans_run_without_a_compiler_that_crashes_or_hangs) {
     fresh_cache("c");
     use_script("kill -SEGV $$");
     CHECK(run_in_child(three_in_reference) == WORKS && count_files(cache_folder, "", NULL, 0) == 0);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
     fresh_cache("c");
     snprintf(pid, sizeof pid, "%s/pid", base_folder);
     char script[400];
@@ -503,7 +487,7 @@ TEST(plans_run_without_a_compiler_that_crashes_or_hangs) {
     }
     CHECK(state == 0 || state == 'Z');
     unsetenv("GRADUS_CC_TIMEOUT");
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 /* --- a fork while a kernel is compiled -------------------------------------------------------- */
@@ -537,7 +521,7 @@ TEST(a_forked_child_does_not_wait_for_the_compiler_of_its_parent) {
              base_folder, base_folder);
     use_script(script);
     CHECK(run_in_child(fork_while_compiling) == WORKS);
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 /* --- cache size ------------------------------------------------------------------------------- */
@@ -580,13 +564,13 @@ TEST(the_cache_stays_small_and_keeps_recently_used_kernels) {
     CHECK(utimensat(AT_FDCWD, old, yesterday, 0) == 0);
     pid_t children[3];
     for (int i = 0; i < 3; i++) children[i] = start_child(many_kernels);
-    for (int i = 0; i < 3; i++) CHECK(finish_child(children[i]) == WORKS);
+    for (int i = 0; i < 3; i++) CHECK(child_wait(children[i]) == WORKS);
     CHECK_SAYING(bytes_of(cache_folder) <= 5.6 * one, "%g of %g", bytes_of(cache_folder), one);
     CHECK(count_files(cache_folder, ".so", NULL, 0) >= 3 &&
           count_files(cache_folder, ".c", NULL, 0) == 0);
     CHECK(run_in_child(make_product) == (WORKS | LOADED)); /* it was used in every round */
     unsetenv("GRADUS_CACHE_MB");
-    remove_tree(base_folder);
+    folder_remove(base_folder);
 }
 
 TEST_MAIN

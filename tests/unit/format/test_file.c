@@ -1,6 +1,5 @@
 /* test_file.c - promises of format/file.h: a file is replaced completely or not at all. */
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,15 +69,9 @@ TEST(large_and_small_writes_keep_their_order) {
     free(expected);
 }
 
-/* A file size limit acts as a full disk. */
 TEST(a_full_disk_keeps_the_old_file) {
     CHECK(put_text(path, "precious") == GD_OK);
-    struct rlimit before, small;
-    getrlimit(RLIMIT_FSIZE, &before);
-    small = before;
-    small.rlim_cur = 100000;
-    signal(SIGXFSZ, SIG_IGN);
-    setrlimit(RLIMIT_FSIZE, &small);
+    file_size_limit(100000);
     char *data = calloc(1, 300000);
     gd_file_writer *w;
     CHECK(gd_file_writer_begin(&w, path) == GD_OK);
@@ -89,7 +82,7 @@ TEST(a_full_disk_keeps_the_old_file) {
     CHECK(gd_file_writer_begin(&w, path) == GD_OK); /* fails only when the buffer is flushed */
     for (int i = 0; i < 3; i++) CHECK(gd_file_writer_write(w, data, 40000) == GD_OK);
     CHECK(gd_file_writer_commit(w) == GD_E_IO);
-    setrlimit(RLIMIT_FSIZE, &before);
+    file_size_limit(-1);
     free(data);
     CHECK(file_has_text(path, "precious"));
     CHECK(folder_count(folder) == 1);

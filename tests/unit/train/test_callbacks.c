@@ -1,7 +1,5 @@
 /* test_callbacks.c - the library's callbacks, with events of a fake run (fake_run.h). */
 #include <math.h>
-#include <signal.h>
-#include <sys/resource.h>
 
 #include "clean_test.h"
 #include "fake_run.h"
@@ -304,7 +302,6 @@ CLEAN_TEST(csv_log_writes_rows_for_steps) {
         file_has_text(path, "epoch,step,loss,val_loss\n1,2,2\n1,4,2\n1,5,2,3\n2,6,2,\n2,6,2,4\n"));
 }
 
-/* A file size limit acts as a full disk: writes beyond it fail. */
 CLEAN_TEST(a_full_disk_loses_rows_but_training_continues) {
     GD_SCOPE;
     fake_run r;
@@ -314,12 +311,7 @@ CLEAN_TEST(a_full_disk_loses_rows_but_training_continues) {
     fake_begin(&r, net_of(1), NULL);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.5));
-    struct rlimit before, small;
-    getrlimit(RLIMIT_FSIZE, &before);
-    small = before;
-    small.rlim_cur = strlen("epoch,step,loss\n1,1,0.5\n") + 3; /* a part of a row fits */
-    signal(SIGXFSZ, SIG_IGN);
-    setrlimit(RLIMIT_FSIZE, &small);
+    file_size_limit((long)strlen("epoch,step,loss\n1,1,0.5\n") + 3); /* a part of a row fits */
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.25));
     CHECK_SAYING(strstr(r.said, "csv_log: rows are lost, and training continues: ") &&
                      strstr(r.said, path),
@@ -327,7 +319,7 @@ CLEAN_TEST(a_full_disk_loses_rows_but_training_continues) {
     *r.said = 0;
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.125));
     CHECK(!*r.said); /* reported once */
-    setrlimit(RLIMIT_FSIZE, &before);
+    file_size_limit(-1);
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.0625));
     CHECK(file_has_text(path, "epoch,step,loss\n1,1,0.5\n4,4,0.0625\n"));
     gd_callback *nowhere = gd_csv_log("/proc/no/such/log.csv"); /* a wrong path fails immediately */

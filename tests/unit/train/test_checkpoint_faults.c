@@ -6,9 +6,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "clean_test.h"
@@ -213,17 +211,15 @@ CLEAN_TEST(the_progress_reports_a_checkpoint_that_was_not_saved) {
 
 /* Trains with a limit on file sizes. */
 static int train_with_limit(void *limit) {
-    signal(SIGXFSZ, SIG_IGN);
     fault_plan p = {.call = -1};
-    const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
-    setrlimit(RLIMIT_FSIZE, &small);
+    file_size_limit(*(long *)limit);
     train_with_faults(&p, GD_PROGRESS_NONE);
     return test_failures || captured.warnings != 5 || folder_count(folder) != 0;
 }
 
 TEST(training_survives_a_limit_on_file_sizes) {
     folder = temp_new_folder("checkpoints");
-    rlim_t limits[] = {0, 100, 1000};
+    long limits[] = {0, 100, 1000};
     for (int i = 0; i < 3; i++) CHECK(child_run(train_with_limit, &limits[i]) == 0);
 }
 

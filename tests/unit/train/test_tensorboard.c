@@ -5,8 +5,6 @@
  * be installed. */
 #include <dirent.h>
 #include <float.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "clean_test.h"
@@ -368,16 +366,11 @@ CLEAN_TEST(a_full_disk_loses_events_but_does_not_stop_training) {
     gd_callback *c = gd_tensorboard(folder);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 4));
-    struct rlimit before, small;
-    getrlimit(RLIMIT_FSIZE, &before);
-    small = before;
-    small.rlim_cur = 100; /* a part of an event fits */
-    signal(SIGXFSZ, SIG_IGN);
-    setrlimit(RLIMIT_FSIZE, &small);
+    file_size_limit(100); /* a part of an event fits */
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 3));
     CHECK_SAYING(strstr(r.said, "tensorboard: events are lost, and training continues: "), "%s",
                  r.said);
-    setrlimit(RLIMIT_FSIZE, &before);
+    file_size_limit(-1);
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 2));
     CHECK(read_all(&e, folder) && find_scalar(&e, "loss/train", 1) == 4 &&
           find_scalar(&e, "loss/train", 3) == 2);
