@@ -60,7 +60,7 @@ static void check_modes(const rule_net *of) {
     for (train_mode how = EAGER; how < TRAIN_MODES; how++) {
         all[how].of = rule_make(of, GD_F32);
         all[how].optimizer =
-            gd_optim_sgd(gd_module_parameters(all[how].of.module), .lr = 0.01, .momentum = 0.9);
+            gd_optim_sgd(gd_module_parameters(all[how].of.module), .lr = 0.002, .momentum = 0.9);
         run_training(&all[how], how, losses[how]);
         CHECK_SAYING(!gd_failed(), "%s by %s: %s", of->name, mode_names[how], gd_error_message());
     }
