@@ -56,11 +56,8 @@ int main(int argc, char **argv) {
     gd_compile(net, .optimizer = "adam lr=0.002", .clip_norm = 5);
     gd_history *history =
         gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps, .step = train_step);
-    if (!history) {
-        fprintf(stderr, "%s\n", gd_error_message());
-        return 1;
-    }
+    if (!history) return show_failure();
     write_text(net, text, 300);
     printf("loss %.3f\n", gd_history_last(history, "loss"));
-    return !gd_failed() && gd_history_last(history, "loss") < 3.5 ? 0 : 1;
+    return show_failure();
 }

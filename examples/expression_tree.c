@@ -54,5 +54,5 @@ int main(int argc, char **argv) {
         right += gd_item_int(gd_argmax(scores_of(net, MAX_OPERATORS, &value), .axis = 1)) == value;
     }
     printf("%d of 500 new expressions are right\n", (int)right);
-    return show_end(right >= 475);
+    return show_failure();
 }

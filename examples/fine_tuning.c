@@ -49,10 +49,9 @@ int main(int argc, char **argv) {
     const double tuned = train(net, gd_uniform(gd_dims(FEW, 2), .low = -1), 0.75, 2, 200);
 
     const gd_tensors before = gd_module_parameters(first), after = gd_module_parameters(net);
-    bool same =
-        gd_tensor_dim(after.at[4], 0) == 2; /* the new head comes after the four of the body */
+    bool same = true; /* the body has the first four */
     for (int i = 0; i < 4; i++) same &= gd_item(gd_any(gd_ne(before.at[i], after.at[i]))) == 0;
     printf("accuracy of task one %.3f, of task two %.3f; %s\n", learned, tuned,
            same ? "the body is unchanged" : "the body has changed");
-    return show_end(learned > 0.95 && tuned > 0.95 && same);
+    return show_failure();
 }

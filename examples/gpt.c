@@ -93,12 +93,9 @@ int main(int argc, char **argv) {
     gd_compile(net, .optimizer = s->optimizer, .schedule = s->schedule,
                .loss_function = next_character_loss, .clip_norm = 1, .precision = s->precision);
     gd_history *h = gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps, .validation = test);
-    if (!h) {
-        fprintf(stderr, "%s\n", gd_error_message());
-        return 1;
-    }
+    if (!h) return show_failure();
     write_text(net, text, s->context, 300);
     printf("loss %.3f, validation loss %.3f\n", gd_history_last(h, "loss"),
            gd_history_last(h, "val_loss"));
-    return !gd_failed() && gd_history_last(h, "loss") < 3.5 ? 0 : 1;
+    return show_failure();
 }

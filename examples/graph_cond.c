@@ -43,7 +43,6 @@ int main(int argc, char **argv) {
     gd_session *session = gd_session_new(graph);
     gd_tensor *xs = gd_randn(gd_dims(N, D)), *w1 = gd_session_get(session, w.w1),
               *w2 = gd_session_get(session, w.w2);
-    bool right = true;
     for (int sign = -1; sign <= 1; sign += 2) {
         gd_tensors r = gd_session_run(session, gd_feed(x, xs, z, gd_scalar(10 * sign)),
                                       gd_list(y, gradients.at[0], gradients.at[1]));
@@ -52,8 +51,6 @@ int main(int argc, char **argv) {
         const double g1 = gd_item(gd_max(gd_abs(r.at[1]))), g2 = gd_item(gd_max(gd_abs(r.at[2])));
         printf("z = %3d: y is x w%d to within %g; gradients of w1 up to %.2f, of w2 up to %.2f\n",
                10 * sign, sign > 0 ? 1 : 2, distance(r.at[0], by_if), g1, g2);
-        right = right && distance(r.at[0], by_if) == 0 && (g1 > 0) == (sign > 0) &&
-                (g2 > 0) == (sign < 0);
     }
-    return show_end(right);
+    return show_failure();
 }

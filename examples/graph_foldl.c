@@ -32,7 +32,6 @@ int main(int argc, char **argv) {
     }
     gd_session *session = gd_session_new(graph);
     gd_tensor *y0s = gd_randn(gd_dims(D)), *ws = gd_requires_grad(gd_randn(gd_dims(D)));
-    bool right = true;
     for (int steps = 0; steps <= 12; steps += 3) {
         gd_tensor *xs = gd_randn(gd_dims(steps, D));
         gd_tensors r = gd_session_run(session, gd_feed(x, xs, y0, y0s, w, gd_detach(ws)),
@@ -42,10 +41,8 @@ int main(int argc, char **argv) {
         for (int t = 0; t < steps; t++) by_for = gd_mul(gd_add(by_for, gd_select(xs, 0, t)), ws);
         gd_tensor *g =
             steps ? gd_grad(gd_list(gd_sum(by_for)), gd_list(ws)).at[0] : gd_zeros(gd_dims(D));
-        const double off = distance(r.at[0], by_for), gradient_off = distance(r.at[1], g);
-        printf("%2d steps: y differs by %g from the loop in C, the gradient by %g\n", steps, off,
-               gradient_off);
-        right = right && off <= 1e-5 && gradient_off <= 1e-4;
+        printf("%2d steps: y differs by %g from the loop in C, the gradient by %g\n", steps,
+               distance(r.at[0], by_for), distance(r.at[1], g));
     }
-    return show_end(right);
+    return show_failure();
 }

@@ -23,12 +23,10 @@ int main(int argc, char **argv) {
     }
     gd_session *session = gd_session_new(graph);
     gd_tensor *xs = gd_randn(gd_dims(N, D)), *ys = gd_randn(gd_dims(N, D));
-    double first = 0, last = INFINITY;
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {
         GD_SCOPE;
-        last = gd_item(gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train)).at[0]);
-        if (step == 1) first = last;
-        if (step == 1 || step % 5 == 0) show_loss(step, last);
+        gd_tensors r = gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train));
+        if (step == 1 || step % 5 == 0) show_loss(step, gd_item(r.at[0]));
     }
-    return show_end(first > 4.5e4 && first < 5.2e4 && last < 3.8e3);
+    return show_failure();
 }

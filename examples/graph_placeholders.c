@@ -31,17 +31,14 @@ int main(int argc, char **argv) {
     gd_session *session = gd_session_new(graph);
     gd_tensor *xs = gd_randn(gd_dims(N, D)), *ys = gd_randn(gd_dims(N, D));
     gd_tensor *w1s = gd_randn(gd_dims(D, H)), *w2s = gd_randn(gd_dims(H, D)), *lr = gd_scalar(1e-5);
-    double first = 0, last = INFINITY;
 
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {
         GD_SCOPE;
         gd_tensors r = gd_session_run(session, gd_feed(x, xs, y, ys, w1, w1s, w2, w2s),
                                       gd_list(loss, gradients.at[0], gradients.at[1]));
-        last = gd_item(r.at[0]);
-        if (step == 1) first = last;
         gd_sub_(w1s, gd_mul(lr, r.at[1]));
         gd_sub_(w2s, gd_mul(lr, r.at[2]));
-        if (step == 1 || step % 5 == 0) show_loss(step, last);
+        if (step == 1 || step % 5 == 0) show_loss(step, gd_item(r.at[0]));
     }
-    return show_end(first > 4.5e7 && first < 5.2e7 && last < 1.2e3);
+    return show_failure();
 }

@@ -38,7 +38,6 @@ int main(int argc, char **argv) {
     }
     gd_session *session = gd_session_new(graph);
     gd_tensor *xs = gd_randn(gd_dims(N, D)), *ys = gd_randn(gd_dims(N, D));
-    double first = 0, last = INFINITY;
 
     gd_tensor *before = gd_session_get(session, w1);
     for (int i = 0; i < 3; i++) gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss));
@@ -47,11 +46,8 @@ int main(int argc, char **argv) {
 
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {
         GD_SCOPE;
-        last =
-            gd_item(gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, updates)).at[0]);
-        if (step == 1) first = last;
-        if (step == 1 || step % 5 == 0) show_loss(step, last);
+        gd_tensors r = gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, updates));
+        if (step == 1 || step % 5 == 0) show_loss(step, gd_item(r.at[0]));
     }
-    const bool changed = !are_equal(before, gd_session_get(session, w1));
-    return show_end(unchanged && changed && first > 4.5e7 && first < 5.2e7 && last < 1.2e3);
+    return show_failure();
 }

@@ -16,19 +16,12 @@ int main(int argc, char **argv) {
     GD_SCOPE;
     gd_graph *graph = gd_onnx_load(path);
     gd_tensor *xs = gd_load_npy("net_x.npy"), *ys = gd_load_npy("net_y.npy");
-    if (gd_failed()) {
-        fprintf(stderr, "%s\n", gd_error_message());
-        return 1;
-    }
+    if (gd_failed()) return show_failure();
 
     gd_session *session = gd_session_new(graph);
     gd_tensor *x = gd_graph_find(graph, "x"), *prediction = gd_graph_find(graph, "prediction");
     gd_tensors result = gd_session_run(session, gd_feed(x, xs), gd_list(prediction));
     double loss = gd_item(gd_sum(gd_square(gd_sub(result.at[0], ys))));
-    if (gd_failed()) {
-        fprintf(stderr, "%s\n", gd_error_message());
-        return 1;
-    }
     printf("%s has a loss of %.2e on its training data.\n", path, loss);
-    return loss <= 1e-3 ? 0 : 1;
+    return show_failure();
 }

@@ -2,7 +2,7 @@
  *
  * The C library's conversions follow the program's locale, where the decimal point may be a comma.
  * The library parses and prints floats only with these functions; a test
- * (tests/unit/test_sources.c) finds other ways in the sources.
+ * (tests/unit/tree/test_sources.c) finds other ways in the sources.
  */
 #ifndef GRADUS_CORE_NUMBER_H
 #define GRADUS_CORE_NUMBER_H

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/state.h"
+#include "core/state_fields.h"
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "gradus/loader.h"
@@ -233,18 +233,37 @@ typedef struct loader_state {
     char *order;
 } loader_state;
 
+static const gd_state_field loader_fields[] = {
+    {"epoch", GD_FIELD_INTEGER, offsetof(loader_state, epoch)},
+    {"batch", GD_FIELD_INTEGER, offsetof(loader_state, batch)},
+    {"skipped", GD_FIELD_INTEGER, offsetof(loader_state, skipped)},
+    {"seed", GD_FIELD_UNSIGNED, offsetof(loader_state, seed)},
+    {"samples", GD_FIELD_INTEGER, offsetof(loader_state, samples)},
+    {"batch_size", GD_FIELD_INTEGER, offsetof(loader_state, batch_size)},
+    {"drop_last", GD_FIELD_INTEGER, offsetof(loader_state, drop_last)},
+    {"order", GD_FIELD_TEXT, offsetof(loader_state, order)},
+};
+enum { LOADER_FIELDS = sizeof loader_fields / sizeof *loader_fields };
+
+/* The state of a loader, without its order. */
+static loader_state state_of(gd_loader *l) {
+    return (loader_state){.loader = l,
+                          .epoch = l->at.epoch,
+                          .batch = l->at.batch,
+                          .skipped = l->skipped,
+                          .seed = l->order.seed,
+                          .samples = l->order.samples,
+                          .batch_size = l->options.batch,
+                          .drop_last = l->options.drop_last};
+}
+
 static gd_status give_state(gd_object *object, gd_state *out) {
-    const gd_loader *l = (gd_loader *)object;
+    gd_loader *l = (gd_loader *)object;
+    loader_state s = state_of(l);
     char order[120];
     gd_order_describe(&l->order, order, sizeof order);
-    GD_TRY(gd_state_put_integer(out, "epoch", l->at.epoch));
-    GD_TRY(gd_state_put_integer(out, "batch", l->at.batch));
-    GD_TRY(gd_state_put_integer(out, "skipped", l->skipped));
-    GD_TRY(gd_state_put_unsigned(out, "seed", l->order.seed));
-    GD_TRY(gd_state_put_integer(out, "samples", l->order.samples));
-    GD_TRY(gd_state_put_integer(out, "batch_size", l->options.batch));
-    GD_TRY(gd_state_put_integer(out, "drop_last", l->options.drop_last));
-    return gd_state_put_text(out, "order", order);
+    s.order = order;
+    return gd_state_put_fields(out, &s, loader_fields, LOADER_FIELDS);
 }
 
 static gd_status check_integer(gd_loading *in, const char *name, int64_t own, const char *what) {
@@ -291,20 +310,9 @@ static gd_status take_state(gd_object *object, gd_loading *in) {
     GD_TRY(check_same(l, in));
     loader_state *s = gd_calloc(1, sizeof *s);
     if (!s) return gd_no_memory(NULL, "to load a loader");
-    *s = (loader_state){.loader = l,
-                        .epoch = l->at.epoch,
-                        .batch = l->at.batch,
-                        .skipped = l->skipped,
-                        .seed = l->order.seed};
+    *s = state_of(l);
     GD_TRY(gd_loading_when_done(in, finish_taking_state, s));
-    GD_TRY(gd_loading_integer(in, "epoch", &s->epoch));
-    GD_TRY(gd_loading_integer(in, "batch", &s->batch));
-    GD_TRY(gd_loading_integer(in, "skipped", &s->skipped));
-    GD_TRY(gd_loading_unsigned(in, "seed", &s->seed));
-    GD_TRY(gd_loading_integer(in, "samples", &s->samples));
-    GD_TRY(gd_loading_integer(in, "batch_size", &s->batch_size));
-    GD_TRY(gd_loading_integer(in, "drop_last", &s->drop_last));
-    return gd_loading_text(in, "order", &s->order);
+    return gd_loading_fields(in, s, loader_fields, LOADER_FIELDS);
 }
 
 static const gd_state_rules loader_state_rules = {give_state, take_state};

@@ -1,11 +1,11 @@
 /* run_state.c - the state of a run that checkpoints save, and how a resumed run restores it. */
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/device.h"
+#include "core/state_fields.h"
 #include "gradus/autograd.h"
 #include "gradus/random.h"
 #include "train/run.h"
@@ -15,6 +15,21 @@ static gd_fit_run *run_of(gd_object *object) {
 }
 
 /* --- the run's own state ---------------------------------------------------------------------- */
+
+static const gd_state_field run_fields[] = {
+    {"epoch", GD_FIELD_INTEGER, offsetof(gd_fit_run, epoch)},
+    {"batch", GD_FIELD_INTEGER, offsetof(gd_fit_run, batch)},
+    {"step", GD_FIELD_INTEGER, offsetof(gd_fit_run, step)},
+    {"ended", GD_FIELD_INTEGER, offsetof(gd_fit_run, ended)},
+    {"partial", GD_FIELD_INTEGER, offsetof(gd_fit_run, partial)},
+    {"group_done", GD_FIELD_INTEGER, offsetof(gd_fit_run, group_done)},
+    {"group_size", GD_FIELD_INTEGER, offsetof(gd_fit_run, group_size)},
+    {"seconds", GD_FIELD_NUMBER, offsetof(gd_fit_run, seconds)},
+    {"stopped", GD_FIELD_TEXT, offsetof(gd_fit_run, stopped)},
+    {"loss_sum", GD_FIELD_TENSOR, offsetof(gd_fit_run, train.loss_sum)},
+    {"weight_sum", GD_FIELD_TENSOR, offsetof(gd_fit_run, train.weight_sum)},
+};
+enum { RUN_FIELDS = sizeof run_fields / sizeof *run_fields };
 
 /* The gradients of an incomplete group. */
 static gd_status save_grads(gd_fit_run *r, gd_state *state) {
@@ -29,18 +44,11 @@ static gd_status save_grads(gd_fit_run *r, gd_state *state) {
 
 static gd_status save_run_state(gd_object *object, gd_state *state) {
     gd_fit_run *r = run_of(object);
-    GD_TRY(gd_state_put_integer(state, "epoch", r->epoch));
-    GD_TRY(gd_state_put_integer(state, "batch", r->batch));
-    GD_TRY(gd_state_put_integer(state, "step", r->step));
-    GD_TRY(gd_state_put_integer(state, "ended", r->ended));
-    GD_TRY(gd_state_put_integer(state, "partial", r->partial));
-    GD_TRY(gd_state_put_integer(state, "group_done", r->group_done));
-    GD_TRY(gd_state_put_integer(state, "group_size", r->group_size));
-    GD_TRY(gd_state_put_number(state, "seconds", r->seconds + gd_progress_clock() - r->began));
-    GD_TRY(gd_state_put_text(state, "stopped", r->stopped));
-    GD_TRY(gd_state_put_tensor(state, "loss_sum", r->train.loss_sum));
-    GD_TRY(gd_state_put_tensor(state, "weight_sum", r->train.weight_sum));
-    return r->group_done > 0 ? save_grads(r, state) : GD_OK;
+    const double before = r->seconds;
+    r->seconds = before + gd_progress_clock() - r->began; /* saved: up to now */
+    const gd_status status = gd_state_put_fields(state, r, run_fields, RUN_FIELDS);
+    r->seconds = before;
+    return status == GD_OK && r->group_done > 0 ? save_grads(r, state) : status;
 }
 
 /* Loaded gradients replace those of the parameters only when the entire load has succeeded. */
@@ -76,17 +84,7 @@ static gd_status load_grads(loaded_grads *g, gd_loading *in) {
 
 static gd_status load_run_state(gd_object *object, gd_loading *in) {
     gd_fit_run *r = run_of(object);
-    GD_TRY(gd_loading_integer(in, "epoch", &r->epoch));
-    GD_TRY(gd_loading_integer(in, "batch", &r->batch));
-    GD_TRY(gd_loading_integer(in, "step", &r->step));
-    GD_TRY(gd_loading_integer(in, "ended", &r->ended));
-    GD_TRY(gd_loading_integer(in, "partial", &r->partial));
-    GD_TRY(gd_loading_integer(in, "group_done", &r->group_done));
-    GD_TRY(gd_loading_integer(in, "group_size", &r->group_size));
-    GD_TRY(gd_loading_number(in, "seconds", &r->seconds));
-    GD_TRY(gd_loading_text(in, "stopped", &r->stopped));
-    GD_TRY(gd_loading_tensor(in, "loss_sum", r->train.loss_sum));
-    GD_TRY(gd_loading_tensor(in, "weight_sum", r->train.weight_sum));
+    GD_TRY(gd_loading_fields(in, r, run_fields, RUN_FIELDS));
     loaded_grads *g = gd_calloc(1, sizeof *g + (size_t)r->parameters.count * sizeof *g->at);
     if (!g) return gd_no_memory(NULL, "for gradients");
     g->run = r;

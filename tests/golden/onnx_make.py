@@ -6,7 +6,7 @@
 Needs a Python with onnx, onnxruntime and numpy; the tests do not need it. Each file NAME.onnx has one operator, and
 the nodes that compute its sizes. NAME.pb has the inputs i0, i1, ... and the outputs o0, o1, .... Where ONNX Runtime
 has no kernel, the results come from the reference implementation of the onnx package.
-tests/unit/test_onnx_others.c loads and runs the files.
+tests/unit/onnx/test_onnx_others.c loads and runs the files.
 """
 
 import os

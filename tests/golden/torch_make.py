@@ -9,7 +9,7 @@ and the outputs o0, o1, ... of a run in PyTorch. For a model with unknown sizes 
 the export. Metadata about the Python program (file names and lines) and the shapes of intermediate values
 are removed.
 
-tests/unit/test_onnx_others.c loads and runs the models; tests/golden/onnx_check.py checks the files that it saves.
+tests/unit/onnx/test_onnx_others.c loads and runs the models; tests/golden/onnx_check.py checks the files that it saves.
 """
 
 import os

@@ -6,7 +6,7 @@
 Needs a Python with torch, numpy and safetensors; with torchvision, the names and shapes of ResNet-18 and
 ResNet-50 are compared with torchvision's own.
 
-Weights and inputs are computed from names and element indices by a rule that tests/unit/zoo_rule.h also
+Weights and inputs are computed from names and element indices by a rule that tests/unit/zoo/zoo_rule.c also
 implements, so a file holds no weights. It holds
     shape.NAME       i64   dims of each tensor of the state dict (numel 0: a scalar)
     grad.NAME        f64   for each parameter: the norm of its gradient, three seeded projections of it, and the

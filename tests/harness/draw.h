@@ -4,8 +4,8 @@
  *     int64_t rows = draw_between(&d, 1, 40);
  *     double x = draw_real(&d);
  *
- * Golden results depend on draw_at (harness/data.c, unit/zoo_rule.h, unit/test_metrics.c); the
- * Python programs in tests/golden/ have the same formula.
+ * Golden results depend on draw_at (harness/data.c, zoo_rule.c and test_metrics.c of unit/); the Python
+ * programs in tests/golden/ have the same formula.
  */
 #ifndef GRADUS_TESTS_DRAW_H
 #define GRADUS_TESTS_DRAW_H

@@ -2,9 +2,11 @@
 #include "files.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 void *file_read(const char *path, size_t *bytes) {
@@ -64,4 +66,12 @@ void folder_clear(const char *folder) {
 void folder_remove(const char *folder) {
     folder_clear(folder);
     rmdir(folder);
+}
+
+void file_size_limit(long bytes) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = bytes < 0 ? limit.rlim_max : (rlim_t)bytes;
+    signal(SIGXFSZ, SIG_IGN); /* it would end the process */
+    setrlimit(RLIMIT_FSIZE, &limit);
 }

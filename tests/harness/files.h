@@ -24,4 +24,8 @@ void folder_clear(const char *folder);
 /* Removes a folder and its contents. */
 void folder_remove(const char *folder);
 
+/* Limits the size of files that this process writes, as a full disk would: writes beyond it fail.
+ * -1: no limit. */
+void file_size_limit(long bytes);
+
 #endif

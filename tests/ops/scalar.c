@@ -1,5 +1,7 @@
 /* scalar.c - kernels printed in the scalar dialect give the results of the reference kernels, in
  * every dtype: elementwise ops, their gradients, and reductions. */
+#include <stdlib.h>
+
 #include "gradus/testing.h"
 #include "scalar_kernels.h"
 #include "suites.h"

@@ -161,9 +161,11 @@ static void vary(const variation *v, const test_cases *cases) {
     gd_clear_error();
 }
 
+static void set_threads(int number) { gd_set_num_threads(number); }
+
 void suite_threads(const test_cases *cases) {
     static const int few[] = {3, -1}, many[] = {2, 3, 4, 7, -1};
-    vary(&(variation){"%d threads", gd_set_num_threads, 1, few, many, 40000}, cases);
+    vary(&(variation){"%d threads", set_threads, 1, few, many, 40000}, cases);
     gd_set_num_threads(0);
 }
 
