@@ -10,6 +10,7 @@
 #include "codegen/ir.h"
 #include "core/error.h"
 #include "core/tensor.h"
+#include "core/tensor_list.h"
 #include "gradus/extend.h"
 
 typedef struct gd_op_state gd_op_state;
@@ -163,12 +164,5 @@ bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in);
 gd_status gd_infer_elementwise(gd_infer *infer);
 gd_dtype gd_result_dtype(gd_tensor *const *in, int n_in);
 gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *dims);
-
-/* A list of tensors that the scope owns. */
-gd_tensor **gd_list_new(int64_t count); /* NULL: no memory. Entries start as NULL */
-/* A list of error tensors for a failed call; count 0: GD_FAILED_COUNT of them. Without memory it is
- * a static list of at most GD_FEW_ERRORS. */
-enum { GD_FEW_ERRORS = 1024 };
-gd_tensors gd_list_of_errors(int64_t count);
 
 #endif
