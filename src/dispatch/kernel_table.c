@@ -1,21 +1,17 @@
-/* table.c - the op table and the kernel table at run time. */
+/* kernel_table.c - the kernel table: the kernels of each op for each kind of device, best first, and
+ * the choice among them. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
 #include "core/fork.h"
 #include "gradus/testing.h"
 #include "dispatch/intern.h"
-#include "dispatch/op.h"
+#include "dispatch/table.h"
 
-enum { MAX_OPS = 4096 };
-static const gd_op *table[MAX_OPS]; /* sorted by name */
-static int table_count;
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-GD_INNER_MUTEX_AT_FORK(table_lock)
-static pthread_once_t table_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;
+GD_INNER_MUTEX_AT_FORK(kernel_lock)
 static bool reference_only; /* GRADUS_KERNELS=reference */
 static bool bodies_only;    /* GRADUS_KERNELS=bodies */
 
@@ -29,37 +25,6 @@ static const gd_kernel *reduction_first[GD_MAX_KERNELS];
  * "elementwise_list". */
 static gd_kernel_list list_kernels[GD_DEVICE_KINDS];
 static const gd_kernel *list_first[GD_MAX_KERNELS];
-
-/* --- ops -------------------------------------------------------------------------------------- */
-
-/* The index at which the op is in the table or would be inserted. */
-static int table_index(const char *name) {
-    int low = 0, high = table_count;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (strcmp(table[middle]->name, name) < 0) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
-static gd_status insert_op(const gd_op *op) {
-    int at = table_index(op->name);
-    if (at < table_count && strcmp(table[at]->name, op->name) == 0)
-        return gd_fail(GD_E_ARGUMENT, "there is an op '%s' already", op->name);
-    if (table_count == MAX_OPS) return gd_fail(GD_E_ARGUMENT, "more than %d ops", MAX_OPS);
-    memmove(&table[at + 1], &table[at], (size_t)(table_count - at) * sizeof *table);
-    table[at] = op;
-    table_count++;
-    return GD_OK;
-}
-
-static void remove_op(const gd_op *op) {
-    int at = table_index(op->name);
-    memmove(&table[at], &table[at + 1], (size_t)(--table_count - at) * sizeof *table);
-}
-
-/* --- kernels ---------------------------------------------------------------------------------- */
 
 static gd_kernel_list *find_kernels(gd_kernel_list *lists, const char *device) {
     for (int i = 0; i < GD_DEVICE_KINDS && lists[i].device; i++)
@@ -80,21 +45,20 @@ static gd_status add_kernel_list(gd_kernel_list *lists, const gd_kernel **first,
     return GD_OK;
 }
 
-static gd_status add_kernel(const gd_kernel *kernel) {
+gd_status gd_kernel_insert(const gd_op *op, const gd_kernel *kernel) {
     gd_kernel_list *lists = elementwise_kernels;
     const gd_kernel **first = elementwise_first;
-    if (strcmp(kernel->op, "fused_reduction") == 0) {
+    if (op) {
+        lists = op->state->kernels;
+        first = op->state->first;
+    } else if (strcmp(kernel->op, "fused_reduction") == 0) {
         lists = reduction_kernels;
         first = reduction_first;
     } else if (strcmp(kernel->op, "elementwise_list") == 0) {
         lists = list_kernels;
         first = list_first;
     } else if (strcmp(kernel->op, "elementwise") != 0) {
-        int at = table_index(kernel->op);
-        if (at == table_count || strcmp(table[at]->name, kernel->op) != 0)
-            return gd_fail(GD_E_ARGUMENT, "the kernel's op '%s' does not exist", kernel->op);
-        lists = table[at]->state->kernels;
-        first = table[at]->state->first;
+        return gd_fail(GD_E_ARGUMENT, "the kernel's op '%s' does not exist", kernel->op);
     }
     gd_kernel_list *list = find_kernels(lists, kernel->device);
     if (!list) GD_TRY(add_kernel_list(lists, first, kernel->device, &list));
@@ -107,28 +71,30 @@ static gd_status add_kernel(const gd_kernel *kernel) {
     return GD_OK;
 }
 
-static void read_generated_lists(void) {
+void gd_read_kernels(void) {
     const char *which = getenv("GRADUS_KERNELS");
     reference_only = which && strcmp(which, "reference") == 0;
     bodies_only = which && strcmp(which, "bodies") == 0;
     for (int f = 0; f < gd_op_family_count; f++)
-        for (int i = 0; i < gd_op_families[f].count; i++) insert_op(gd_op_families[f].ops[i]);
-    for (int i = 0; i < table_count; i++)
-        if (table[i]->reference && !table[i]->base) add_kernel(table[i]->reference);
+        for (int i = 0; i < gd_op_families[f].count; i++) {
+            const gd_op *op = gd_op_families[f].ops[i];
+            if (op->reference && !op->base) gd_kernel_insert(op, op->reference);
+        }
     for (int f = 0; f < gd_kernel_family_count; f++)
-        for (int i = 0; i < gd_kernel_families[f].count; i++)
-            add_kernel(&gd_kernel_families[f].kernels[i]);
+        for (int i = 0; i < gd_kernel_families[f].count; i++) {
+            const gd_kernel *kernel = &gd_kernel_families[f].kernels[i];
+            gd_kernel_insert(gd_op_lookup(kernel->op), kernel);
+        }
 }
-
-void gd_table_init(void) { pthread_once(&table_once, read_generated_lists); }
 
 gd_status gd_kernel_add(const gd_kernel *kernel) {
     gd_table_init();
     if (!kernel || !kernel->op || !kernel->device || !kernel->run)
         return gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set");
-    pthread_mutex_lock(&table_lock);
-    gd_status status = add_kernel(kernel);
-    pthread_mutex_unlock(&table_lock);
+    const gd_op *op = gd_op_find(kernel->op);
+    pthread_mutex_lock(&kernel_lock);
+    gd_status status = gd_kernel_insert(op, kernel);
+    pthread_mutex_unlock(&kernel_lock);
     return status;
 }
 
@@ -196,56 +162,6 @@ void gd_set_op_bodies(bool on) {
     bodies_only = on;
 }
 
-/* --- reading ---------------------------------------------------------------------------------- */
-
-const gd_op *gd_op_find(const char *name) {
-    gd_table_init();
-    if (!name) return NULL;
-    pthread_mutex_lock(&table_lock);
-    int at = table_index(name);
-    const gd_op *op = at < table_count && strcmp(table[at]->name, name) == 0 ? table[at] : NULL;
-    pthread_mutex_unlock(&table_lock);
-    return op;
-}
-
-int gd_op_count(void) {
-    gd_table_init();
-    pthread_mutex_lock(&table_lock);
-    int count = table_count;
-    pthread_mutex_unlock(&table_lock);
-    return count;
-}
-
-const gd_op *gd_op_at(int index) {
-    gd_table_init();
-    pthread_mutex_lock(&table_lock);
-    const gd_op *op = index >= 0 && index < table_count ? table[index] : NULL;
-    pthread_mutex_unlock(&table_lock);
-    return op;
-}
-
-const char *gd_op_name(const gd_op *op) { return op ? op->name : ""; }
-const char *gd_op_doc(const gd_op *op) { return op ? op->doc : ""; }
-unsigned gd_op_flags(const gd_op *op) { return op ? op->flags : 0; }
-int gd_op_input_count(const gd_op *op) { return op ? op->n_inputs : 0; }
-int gd_op_output_count(const gd_op *op) { return op ? op->n_outputs : 0; }
-int gd_op_attr_count(const gd_op *op) { return op ? op->n_attrs : 0; }
-const gd_op_param *gd_op_input(const gd_op *op, int i) {
-    return op && i >= 0 && i < op->n_inputs ? &op->inputs[i] : NULL;
-}
-const gd_op_param *gd_op_output(const gd_op *op, int i) {
-    return op && i >= 0 && i < op->n_outputs ? &op->outputs[i] : NULL;
-}
-const gd_op_attr *gd_op_attr_at(const gd_op *op, int i) {
-    return op && i >= 0 && i < op->n_attrs ? &op->attrs[i] : NULL;
-}
-const char *gd_op_onnx_name(const gd_op *op) { return op ? op->onnx : ""; }
-const char *gd_op_caffe_name(const gd_op *op) { return op ? op->caffe : ""; }
-bool gd_op_differentiable(const gd_op *op) {
-    return op && !(op->flags & (GD_OP_NO_GRAD | GD_OP_TRUTH | GD_OP_INTEGRAL)) &&
-           (op->vjp || op->ir || op->expand);
-}
-
 const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size) {
     gd_table_init();
     size_t used = 0;
@@ -260,18 +176,4 @@ const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, 
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",
                                      lists[l]->entries[i]->variant);
     return text;
-}
-
-/* --- adding an op ----------------------------------------------------------------------------- */
-
-gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference) {
-    gd_table_init();
-    pthread_mutex_lock(&table_lock);
-    gd_status status = insert_op(op);
-    if (status == GD_OK && reference) {
-        status = add_kernel(reference);
-        if (status != GD_OK) remove_op(op);
-    }
-    pthread_mutex_unlock(&table_lock);
-    return status;
 }
