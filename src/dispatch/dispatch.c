@@ -38,6 +38,11 @@ static const char *input_name(const gd_op *op, int i) {
     return last < 0 ? "extra" : op->inputs[i < last ? i : last].name;
 }
 
+/* Whether output i is hidden; all entries of a variadic output are alike. */
+static bool is_hidden(const gd_op *op, int i) {
+    return op->outputs[i < op->n_outputs ? i : op->n_outputs - 1].hidden;
+}
+
 void gd_describe_call(const gd_op *op, int n_in, gd_describe_input_fn describe, const void *call,
                       char *text, size_t size) {
     size_t used = (size_t)snprintf(text, size, "%s(", op->name);
@@ -68,10 +73,14 @@ static void add_call_to_message(const gd_invocation *call) {
     gd_error_location(call->site);
 }
 
-/* Records the failure of a call. All its results are error tensors. */
+/* Records the failure of a call. All its results are error tensors; a list is dropped. */
 GD_COLD static gd_status fail_call(gd_invocation *call, gd_status status) {
     add_call_to_message(call);
     gd_error_record(status);
+    if (call->is_list) {
+        call->out = NULL;
+        call->n_out = 0;
+    }
     for (int i = 0; i < call->n_out; i++) call->out[i] = &gd_error_tensor;
     return status;
 }
@@ -106,7 +115,7 @@ gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in) {
 }
 
 /* Whether input i is a scalar on the CPU, which a call on any device can read. */
-static bool is_host_number(const gd_invocation *call, int i) {
+static bool is_host_scalar(const gd_invocation *call, int i) {
     const gd_tensor *t = call->in[i];
     const gd_op *op = call->op;
     return t->rank == 0 && t->device == gd_cpu() && t->kind == GD_VALUE &&
@@ -114,26 +123,26 @@ static bool is_host_number(const gd_invocation *call, int i) {
 }
 
 /* Finds the device of the call. Scalars on the CPU can be combined with tensors of any device;
- * *numbers: there are such scalars, and they must be uploaded. */
-static gd_status find_device(const gd_invocation *call, gd_device **device, bool *numbers) {
+ * *scalars: there are some, and they must be uploaded. */
+static gd_status find_device(const gd_invocation *call, gd_device **device, bool *scalars) {
     *device = NULL;
-    *numbers = false;
+    *scalars = false;
     for (int i = 0; i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
         if (!t || t->device == *device) continue;
-        if (*device && is_host_number(call, i)) *numbers = true;
+        if (*device && is_host_scalar(call, i)) *scalars = true;
         else if (!*device) *device = t->device;
         else {
             /* a second device is allowed if all inputs so far were scalars on the CPU */
             for (int k = 0; k < i; k++) {
                 const gd_tensor *u = call->in[k];
-                if (u && !is_host_number(call, k))
+                if (u && !is_host_scalar(call, k))
                     return gd_fail(GD_E_DEVICE,
                                    "'%s' is on %s and '%s' is on %s; move one with gd_to_device",
                                    input_name(call->op, k), u->device->name,
                                    input_name(call->op, i), t->device->name);
             }
-            *numbers = true;
+            *scalars = true;
             *device = t->device;
         }
     }
@@ -159,7 +168,8 @@ gd_status gd_infer_outputs(gd_infer *infer, int n) {
     return GD_OK;
 }
 
-static gd_status check_metas(const gd_meta *metas, int n) {
+/* Fails if the bytes of a result overflow. Views need no memory. */
+static gd_status check_sizes(const gd_meta *metas, int n) {
     for (int i = 0; i < n; i++) {
         size_t bytes;
         if (metas[i].view_of >= 0 || metas[i].rank == 0) continue;
@@ -171,6 +181,14 @@ static gd_status check_metas(const gd_meta *metas, int n) {
     return GD_OK;
 }
 
+/* Infers the results of a call. The inputs of a plain call are values, so their sizes are known. */
+static gd_status infer_call(const gd_invocation *call, gd_infer *infer) {
+    const gd_op *op = call->op;
+    for (int i = 0; i < infer->n_out; i++) gd_meta_clear(&infer->out[i], infer->in, infer->n_in);
+    GD_TRY(call->plain && op->infer ? op->infer(infer) : gd_infer_any(op, infer));
+    return check_sizes(infer->out, infer->n_out);
+}
+
 /* --- running ---------------------------------------------------------------------------------- */
 
 /* Moves the results of a body out of its scope. Fails if one is missing. */
@@ -180,8 +198,7 @@ static gd_status keep_outputs(gd_invocation *call) {
         const gd_tensor *y = call->out[i];
         if (y && y->kind == GD_FAILED) return gd_failure();
         /* a body need not compute hidden outputs */
-        bool hidden = op->outputs[i < op->n_outputs ? i : op->n_outputs - 1].hidden;
-        if (!y && !hidden)
+        if (!y && !is_hidden(op, i))
             return gd_failed() ? gd_failure()
                                : gd_fail(GD_E_STATE, "its body has not set result %d", i);
     }
@@ -267,9 +284,8 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
     }
     for (int i = 0; i < call->n_out && status == GD_OK; i++) {
         const gd_meta *m = &metas[i];
-        const gd_op_param *param = &op->outputs[i < op->n_outputs ? i : op->n_outputs - 1];
         gd_view *view = &k.out[i];
-        if (param->hidden && !call->want_hidden) {
+        if (is_hidden(op, i) && !call->want_hidden) {
             call->out[i] = NULL;
             *view = (gd_view){.dtype = m->dtype, .rank = m->rank};
             memcpy(view->dims, m->dims, sizeof view->dims);
@@ -414,62 +430,25 @@ static gd_rng next_rng(void) {
     return rng;
 }
 
-/* Infers the results and runs or traces the call. The thread has a scope. */
-static gd_status infer_and_run(gd_invocation *call, gd_infer *infer, gd_device *device) {
-    const gd_op *op = call->op, *base = op->base ? op->base : op;
-    GD_TRY(call->plain && base->infer ? base->infer(infer) : gd_infer_any(base, infer));
-    GD_TRY(check_metas(infer->out, infer->n_out));
-    bool grad = gd_grad_wanted(op, call->in, call->n_in);
+/* Runs the call, or appends it to a graph, and records it. */
+static gd_status run_or_trace(gd_invocation *call, const gd_meta *metas, gd_device *device) {
+    const gd_op *op = call->op;
+    const bool grad = gd_grad_wanted(op, call->in, call->n_in);
     if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = next_rng();
     if (is_symbolic(call)) {
         if (!gd_record_hooks.trace)
             return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
-        if (gd_this_thread.macs) GD_TRY(gd_count_macs(call, infer->out));
-        return gd_record_hooks.trace(call, infer->out);
+        if (gd_this_thread.macs) GD_TRY(gd_count_macs(call, metas));
+        return gd_record_hooks.trace(call, metas);
     }
     call->want_hidden |= grad;
     if (op->base) {
-        GD_TRY(check_inplace(call, &infer->out[0], grad));
+        GD_TRY(check_inplace(call, &metas[0], grad));
         GD_TRY(run_inplace(call, device));
     } else {
-        GD_TRY(run_op(call, infer->out, device));
+        GD_TRY(run_op(call, metas, device));
     }
     return grad ? gd_record_hooks.tape(call) : GD_OK;
-}
-
-/* The same for a thread without a scope: a temporary one frees temporaries and hidden outputs. */
-static gd_status infer_and_run_without_scope(gd_invocation *call, gd_infer *infer,
-                                             gd_device *device) {
-    gd_scope *scope = gd_scope_open();
-    gd_status status = infer_and_run(call, infer, device);
-    for (int i = 0; i < call->n_out && status == GD_OK; i++) {
-        const gd_op *op = call->op;
-        if (op->outputs[i < op->n_outputs ? i : op->n_outputs - 1].hidden) call->out[i] = NULL;
-        else if (call->out[i]) gd_scope_keep(&call->out[i]->object);
-    }
-    gd_scope_close(&scope);
-    return status;
-}
-
-/* Fills `moved` with the inputs, where scalars on the CPU are uploaded to the device. */
-static gd_status upload_numbers(gd_invocation *call, gd_device *device, gd_tensor **moved) {
-    for (int i = 0; i < call->n_in; i++) moved[i] = call->in[i];
-    for (int i = 0; i < call->n_in; i++) {
-        if (!moved[i] || moved[i]->device == device) continue;
-        moved[i] = gd_to_device(moved[i], device);
-        if (moved[i]->kind == GD_FAILED) return gd_failure();
-    }
-    call->in = moved;
-    return GD_OK;
-}
-
-/* Whether the infer rule of a view op returns a new tensor for this call, not a view. */
-static bool view_needs_copy(const gd_invocation *call) {
-    gd_meta meta;
-    gd_infer infer = {call->op, call->attrs, call->in, call->n_in, &meta, 1};
-    if (call->n_out != 1) return false;
-    gd_meta_clear(&meta, call->in, call->n_in);
-    return gd_infer_any(call->op, &infer) == GD_OK && meta.view_of < 0;
 }
 
 /* Sets the views of a call's outputs from their shapes. They do not exist yet: the views have a dummy
@@ -480,7 +459,7 @@ static void set_output_views(const gd_invocation *call, const gd_infer *infer, g
     const bool want_hidden = call->want_hidden || gd_grad_wanted(op, call->in, call->n_in);
     for (int i = 0; i < infer->n_out; i++) {
         const gd_meta *m = &infer->out[i];
-        const bool hidden = op->outputs[i < op->n_outputs ? i : op->n_outputs - 1].hidden;
+        const bool hidden = is_hidden(op, i);
         views[i] = (gd_view){
             .data = hidden && !want_hidden ? NULL : &dummy, .dtype = m->dtype, .rank = m->rank};
         memcpy(views[i].dims, m->dims, sizeof(int64_t) * (size_t)m->rank);
@@ -499,50 +478,100 @@ static void set_input_views(const gd_invocation *call, gd_view *views) {
 }
 
 /* Whether a kernel of the device matches the call. */
-static bool call_has_kernel(const gd_invocation *call, gd_device *device) {
+static bool call_has_kernel(const gd_invocation *call, const gd_infer *infer, gd_device *device) {
     const gd_op *op = call->op;
-    gd_meta metas[FEW];
     gd_view few[3 * FEW], *views = few;
-    gd_infer infer = {op, call->attrs, call->in, call->n_in, metas, call->n_out};
-    for (int i = 0; i < call->n_out; i++) gd_meta_clear(&metas[i], call->in, call->n_in);
-    bool found = gd_infer_any(op, &infer) != GD_OK; /* the call reports the failure */
-    const int n = call->n_in + infer.n_out + op->n_mutated;
-    if (!found && n > 3 * FEW && !(views = gd_malloc((size_t)n * sizeof *views))) found = true;
-    if (!found) {
-        gd_view *outputs = views + call->n_in;
-        set_input_views(call, views);
-        set_output_views(call, &infer, outputs);
-        for (int i = 0, k = infer.n_out; i < op->n_inputs && i < call->n_in; i++)
-            if (op->inputs[i].mutated) outputs[k++] = views[i];
-        gd_kernel_call k;
-        gd_kernel_call_set(&k, call->attrs, views, call->n_in, outputs,
-                           infer.n_out + op->n_mutated);
-        k.op = op;
-        k.device = device;
-        found = gd_kernel_select(op, &k, device->api->kind) || gd_fallback_allowed(op);
-    }
-    if (infer.out != metas) gd_free(infer.out);
+    const int n = call->n_in + infer->n_out + op->n_mutated;
+    if (n > 3 * FEW && !(views = gd_malloc((size_t)n * sizeof *views)))
+        return true; /* the call reports the failure */
+    gd_view *outputs = views + call->n_in;
+    set_input_views(call, views);
+    set_output_views(call, infer, outputs);
+    for (int i = 0, k = infer->n_out; i < op->n_inputs && i < call->n_in; i++)
+        if (op->inputs[i].mutated) outputs[k++] = views[i];
+    gd_kernel_call k;
+    gd_kernel_call_set(&k, call->attrs, views, call->n_in, outputs, infer->n_out + op->n_mutated);
+    k.op = op;
+    k.device = device;
+    const bool found = gd_kernel_select(op, &k, device->api->kind) || gd_fallback_allowed(op);
     if (views != few) gd_free(views);
     return found;
 }
 
-/* Whether the call runs as its body: the op has no kernel that matches. A call that has both runs its
- * kernel, also if a gradient is required, so that results do not depend on that. */
-static bool runs_as_body(const gd_invocation *call, gd_device *device) {
-    const gd_op *op = call->op;
-    if (!op->expand) return false;
-    /* bodies compute with sizes, so calls with unknown sizes stay one node */
-    if (is_symbolic(call) && ((op->flags & GD_OP_OPAQUE) || gd_has_unknown(call->in, call->n_in)))
-        return false;
-    if (!op->infer || !gd_kernel_exists(op, device->api->kind)) return true;
-    if (!(op->flags & GD_OP_VIEW))
-        return gd_kernels_are_partial(op, device->api->kind) && !call_has_kernel(call, device);
-    /* a view needs no kernel, but a call that has to copy does */
-    const char *runs_as = gd_op_runs_as(op, device->api->kind);
-    return strcmp(runs_as, "view") == 0 && view_needs_copy(call);
+/* Whether the call stays one node of a graph, also if its op has a body: bodies compute with sizes, so
+ * they cannot run while a size is unknown. */
+static bool stays_one_node(const gd_invocation *call) {
+    return is_symbolic(call) &&
+           ((call->op->flags & GD_OP_OPAQUE) || gd_has_unknown(call->in, call->n_in));
 }
 
-static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);
+/* Whether the results are inferred before the call. An op without an infer rule runs as its body,
+ * whose ops infer them; only a node or a list needs them before. */
+static bool is_inferred(const gd_invocation *call) {
+    return call->op->infer || call->is_list || stays_one_node(call);
+}
+
+/* Whether the call runs as its body: the op has no kernel that matches. A call that has both runs its
+ * kernel, also if a gradient is required, so that results do not depend on that. */
+static bool runs_as_body(const gd_invocation *call, const gd_infer *infer, gd_device *device) {
+    const gd_op *op = call->op;
+    const char *kind = device->api->kind;
+    if (!op->expand || stays_one_node(call)) return false;
+    if (!op->infer || !gd_kernel_exists(op, kind)) return true;
+    if (op->flags & GD_OP_VIEW) { /* a view needs no kernel, but a call that has to copy does */
+        const bool copies = !call->is_list && infer->n_out == 1 && infer->out[0].view_of < 0;
+        return copies && strcmp(gd_op_runs_as(op, kind), "view") == 0;
+    }
+    return gd_kernels_are_partial(op, kind) && !call_has_kernel(call, infer, device);
+}
+
+/* Makes the list of results, as long as the infer rule says. */
+static gd_status make_list(gd_invocation *call, int count) {
+    call->out = gd_list_new(count);
+    if (!call->out) return GD_E_MEMORY;
+    call->n_out = count;
+    return GD_OK;
+}
+
+/* Infers the results of a call, then runs or traces it. The thread has a scope. */
+static gd_status infer_and_run(gd_invocation *call, gd_device *device) {
+    gd_meta few[GD_MAX_OUTPUTS];
+    gd_infer infer = {call->op, call->attrs, call->in, call->n_in, few, call->n_out};
+    gd_status status = is_inferred(call) ? infer_call(call, &infer) : GD_OK;
+    if (status == GD_OK && call->is_list) status = make_list(call, infer.n_out);
+    if (status == GD_OK)
+        status = runs_as_body(call, &infer, device) ? run_body(call, device)
+                                                    : run_or_trace(call, infer.out, device);
+    if (infer.out != few) gd_free(infer.out);
+    return status;
+}
+
+/* Moves the results of a call to the enclosing scope. If there is none, they belong to the caller;
+ * hidden ones would belong to nobody and stay in the scope. */
+static void keep_results(gd_invocation *call) {
+    if (call->is_list) {
+        gd_keep_list((gd_tensors){call->out, call->n_out});
+        return;
+    }
+    const gd_op *op = call->op;
+    const bool enclosed = gd_this_thread.depth > 1;
+    for (int i = 0; i < call->n_out; i++) {
+        if (!enclosed && is_hidden(op, i)) call->out[i] = NULL;
+        if (call->out[i]) gd_scope_keep(&call->out[i]->object);
+    }
+}
+
+/* Makes a call whose inputs have been checked. A thread without a scope gets one for the time of the
+ * call, which frees temporaries. */
+static gd_status dispatch_on(gd_invocation *call, gd_device *device) {
+    gd_scope *scope = gd_this_thread.depth > 0 ? NULL : gd_scope_open();
+    gd_status status = infer_and_run(call, device);
+    if (scope) {
+        if (status == GD_OK) keep_results(call);
+        gd_scope_close(&scope);
+    }
+    return status == GD_OK ? GD_OK : fail_call(call, status);
+}
 
 /* The fast path: all inputs of the op are present and are values on one device, and nothing is
  * traced. One loop finds this out, and the call skips the general checks, which would slow small
@@ -572,31 +601,44 @@ static gd_status fail_input(const gd_invocation *call, int i) {
     return gd_fail(GD_E_STATE, "'%s' is the result of a call that failed", name);
 }
 
-static gd_status dispatch(gd_invocation *call, bool grow);
+static gd_status dispatch(gd_invocation *call);
 
-/* Makes the call with cast inputs. The casts are freed afterwards, unless the tape or a graph holds
- * them. */
-static gd_status dispatch_cast(gd_invocation *call, gd_dtype target, bool grow) {
+/* Fills `in` with the inputs, where scalars on the CPU are uploaded to the device. */
+static gd_status upload_scalars(const gd_invocation *call, gd_device *device, gd_tensor **in) {
+    for (int i = 0; i < call->n_in; i++) {
+        in[i] = call->in[i];
+        if (!in[i] || in[i]->device == device) continue;
+        in[i] = gd_to_device(in[i], device);
+        if (in[i]->kind == GD_FAILED) return gd_failure();
+    }
+    return GD_OK;
+}
+
+/* Makes the call with other inputs: cast to a dtype, or, without one, with scalars uploaded to the
+ * device. They are freed afterwards, unless the tape or a graph holds them. */
+static gd_status dispatch_replaced(gd_invocation *call, gd_dtype dtype, gd_device *device) {
     gd_tensor *few[MANY], *const *given = call->in;
-    gd_tensor **cast = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *cast);
-    if (!cast) return fail_call(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
+    gd_tensor **in = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *in);
+    if (!in) return fail_call(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
     GD_NO_AUTOCAST;
     gd_scope *scope = gd_scope_open();
-    gd_status status = gd_autocast_inputs(call, target, cast);
-    if (status == GD_OK) call->in = cast;
-    status = status == GD_OK ? dispatch(call, grow) : fail_call(call, status);
-    for (int i = 0; i < call->n_out && status == GD_OK && !grow; i++)
-        if (call->out[i]) gd_scope_keep(&call->out[i]->object);
-    if (grow && status == GD_OK) gd_keep_list((gd_tensors){call->out, call->n_out});
-    if (grow && status != GD_OK) call->out = NULL; /* the scope owns and frees the list */
+    gd_status status = dtype != GD_DTYPE_NONE ? gd_autocast_inputs(call, dtype, in)
+                                              : upload_scalars(call, device, in);
+    if (status == GD_OK) {
+        call->in = in;
+        status = dispatch(call);
+    } else {
+        fail_call(call, status);
+    }
+    if (status == GD_OK) keep_results(call);
     gd_scope_close(&scope);
     call->in = given;
-    if (cast != few) gd_free(cast);
+    if (in != few) gd_free(in);
     return status;
 }
 
 /* A call that is not plain. */
-static gd_status dispatch_checked(gd_invocation *call, bool grow) {
+static gd_status dispatch_checked(gd_invocation *call) {
     const gd_thread *thread = &gd_this_thread;
     /* after a failure, the other calls of a body or gradient rule do nothing */
     bool run = thread->attempts == 0 || thread->recorded == GD_OK;
@@ -610,91 +652,26 @@ static gd_status dispatch_checked(gd_invocation *call, bool grow) {
     }
     gd_status status = gd_check_inputs(call->op, call->in, call->n_in);
     gd_device *device = NULL;
-    bool numbers;
+    bool scalars = false;
     if (status == GD_OK) status = gd_attrs_check(call->op, call->attrs);
-    if (status == GD_OK) status = find_device(call, &device, &numbers);
+    if (status == GD_OK) status = find_device(call, &device, &scalars);
     if (status != GD_OK) return fail_call(call, status);
     /* a graph reads scalars of the host in each run, so they are not uploaded now */
-    if (!numbers || is_symbolic(call)) return dispatch_on(call, device, grow);
-    gd_tensor *few[MANY], *const *given = call->in;
-    gd_tensor **moved = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *moved);
-    if (!moved)
-        return fail_call(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
-    status = upload_numbers(call, device, moved);
-    status = status == GD_OK ? dispatch_on(call, device, grow) : fail_call(call, status);
-    for (int i = 0; i < call->n_in && gd_this_thread.depth == 0;
-         i++) /* no scope frees the copies */
-        if (moved[i] != given[i]) gd_release(moved[i]);
-    if (moved != few) gd_free(moved);
-    return status;
+    return scalars && !is_symbolic(call) ? dispatch_replaced(call, GD_DTYPE_NONE, device)
+                                         : dispatch_on(call, device);
 }
 
-/* `grow`: the op returns a list whose length the infer rule computes; the list is allocated
- * then. */
-static gd_status dispatch(gd_invocation *call, bool grow) {
+static gd_status dispatch(gd_invocation *call) {
     const gd_thread *thread = &gd_this_thread;
     if (call->n_in < 0 || (call->n_in > 0 && !call->in)) call->n_in = GD_BAD_LIST;
     if (__builtin_expect(thread->autocast != GD_DTYPE_NONE, 0)) {
         const gd_dtype target = gd_autocast_target(call, (gd_dtype)thread->autocast);
-        if (target != GD_DTYPE_NONE) return dispatch_cast(call, target, grow);
+        if (target != GD_DTYPE_NONE) return dispatch_replaced(call, target, NULL);
     }
     call->plain = is_plain(call);
-    if (!call->plain) return dispatch_checked(call, grow);
-    gd_status fine = gd_attrs_check(call->op, call->attrs);
-    return fine == GD_OK ? dispatch_on(call, call->in[0]->device, grow) : fail_call(call, fine);
-}
-
-static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) {
-    gd_status status;
-    gd_meta few[FEW];
-    gd_infer infer = {call->op, call->attrs, call->in, call->n_in, few, call->n_out};
-    for (int i = 0; i < call->n_out; i++) {
-        gd_meta_clear(&few[i], call->in, call->n_in);
-    }
-    const bool as_body = runs_as_body(call, device);
-    if (!grow && as_body) {
-        /* the infer rule gives messages about the caller's inputs; the body's would be about its
-         * ops */
-        status = call->op->infer ? gd_infer_any(call->op, &infer) : GD_OK;
-        if (infer.out != few) gd_free(infer.out);
-        if (status == GD_OK) status = run_body(call, device);
-        return status == GD_OK ? GD_OK : fail_call(call, status);
-    }
-    if (grow) {
-        status = gd_infer_any(call->op, &infer); /* runs again below */
-        if (infer.out != few) gd_free(infer.out);
-        if (status == GD_OK) {
-            call->n_out = infer.n_out;
-            call->out = gd_list_new(infer.n_out);
-            if (!call->out) status = GD_E_MEMORY;
-        }
-        if (status != GD_OK) {
-            call->n_out = 0;
-            return fail_call(call, status);
-        }
-        if (as_body) {
-            status = run_body(call, device);
-            if (status == GD_OK) return GD_OK;
-            fail_call(call, status);
-            if (gd_this_thread.depth == 0)
-                gd_release_list((gd_tensors){call->out, 0}); /* no scope owns it */
-            call->out = NULL;
-            return status;
-        }
-        infer.out = few;
-        infer.n_out = 0;
-    }
-    status = gd_this_thread.depth > 0 ? infer_and_run(call, &infer, device)
-                                      : infer_and_run_without_scope(call, &infer, device);
-    if (infer.out != few) gd_free(infer.out);
-    for (int i = 0;
-         status == GD_OK && gd_this_thread.depth == 0 && i < call->n_out && i < call->op->n_outputs;
-         i++)
-        if (call->op->outputs[i].hidden && call->out[i]) { /* no scope and no caller owns it */
-            gd_release(call->out[i]);
-            call->out[i] = NULL;
-        }
-    return status == GD_OK ? GD_OK : fail_call(call, status);
+    if (!call->plain) return dispatch_checked(call);
+    gd_status status = gd_attrs_check(call->op, call->attrs);
+    return status == GD_OK ? dispatch_on(call, call->in[0]->device) : fail_call(call, status);
 }
 
 /* The source location of a call. Calls in bodies, gradient rules and optimizers have the
@@ -722,7 +699,7 @@ gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, i
                           .attrs = attrs,
                           .out = out,
                           .n_out = n_out};
-    return record_origin(&call, dispatch(&call, false));
+    return record_origin(&call, dispatch(&call));
 }
 
 gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
@@ -737,12 +714,12 @@ gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const 
                           .rng = rng,
                           .rng_given = true,
                           .want_hidden = true};
-    if (op->n_outputs == 0 || !op->outputs[op->n_outputs - 1].variadic)
-        return dispatch(&call, false);
+    call.is_list = op->n_outputs > 0 && op->outputs[op->n_outputs - 1].variadic;
+    if (!call.is_list) return dispatch(&call);
+    call.out = NULL;
     call.n_out = 0;
-    gd_status status = dispatch(&call, true);
-    for (int i = 0; i < n_out; i++)
-        out[i] = i < call.n_out && call.out ? call.out[i] : &gd_error_tensor;
+    gd_status status = dispatch(&call);
+    for (int i = 0; i < n_out; i++) out[i] = i < call.n_out ? call.out[i] : &gd_error_tensor;
     return status;
 }
 
@@ -756,7 +733,7 @@ gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *
                           .attrs = attrs,
                           .out = out,
                           .n_out = op->n_outputs};
-    record_origin(&call, dispatch(&call, false));
+    record_origin(&call, dispatch(&call));
     return out[0];
 }
 
@@ -773,10 +750,7 @@ static int64_t requested_outputs(const gd_op *op, const void *attrs) {
 gd_tensors gd_dispatch_list(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                             const void *attrs) {
     gd_invocation call = {
-        .op = op, .site = call_site(site), .in = in, .n_in = n_in, .attrs = attrs};
-    if (record_origin(&call, dispatch(&call, true)) == GD_OK)
-        return (gd_tensors){call.out, call.n_out};
-    if (call.out && gd_this_thread.depth == 0)
-        gd_release_list((gd_tensors){call.out, 0}); /* no scope owns it */
+        .op = op, .site = call_site(site), .in = in, .n_in = n_in, .attrs = attrs, .is_list = true};
+    if (record_origin(&call, dispatch(&call)) == GD_OK) return (gd_tensors){call.out, call.n_out};
     return gd_list_of_errors(requested_outputs(op, attrs));
 }

@@ -123,6 +123,8 @@ typedef struct gd_invocation {
     const void *attrs;
     gd_tensor **out; /* n_out entries, filled by the dispatcher */
     int n_out;
+    bool
+        is_list; /* the op returns a list: the infer rule computes n_out, the dispatcher makes `out` */
     gd_rng rng;
     bool rng_given;   /* rng is that of a recorded call, which runs again */
     bool want_hidden; /* hidden outputs are needed because the tape will record the call */
@@ -145,8 +147,8 @@ gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *
 /* Checks the number of inputs, and that none is missing or without data. */
 gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in);
 
-/* The tape and the tracer register here, so that src/ops does not depend on src/autograd and
- * src/graph. */
+/* The tape and the tracer register here, so that src/dispatch does not depend on src/autograd
+ * and src/graph. */
 typedef struct gd_recorder {
     /* Records a call on the tape, after an op ran with an input that requires a gradient. */
     gd_status (*tape)(gd_invocation *call);
