@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "dispatch/autocast.h"
 #include "dispatch/call.h"
+#include "dispatch/infer_call.h"
 #include "dispatch/launch.h"
 #include "dispatch/macs.h"
 #include "dispatch/op.h"
@@ -155,38 +156,6 @@ bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in) {
     for (int i = 0; i < n_in; i++)
         if (in[i] && in[i]->requires_grad) return true;
     return false;
-}
-
-/* --- shapes ----------------------------------------------------------------------------------- */
-
-gd_status gd_infer_outputs(gd_infer *infer, int n) {
-    gd_meta *out = gd_malloc((size_t)(n > 0 ? n : 1) * sizeof *out);
-    if (!out) return gd_fail(GD_E_MEMORY, "no memory for %d outputs", n);
-    infer->out = out;
-    infer->n_out = n;
-    for (int i = 0; i < n; i++) gd_meta_clear(&out[i], infer->in, infer->n_in);
-    return GD_OK;
-}
-
-/* Fails if the bytes of a result overflow. Views need no memory. */
-static gd_status check_sizes(const gd_meta *metas, int n) {
-    for (int i = 0; i < n; i++) {
-        size_t bytes;
-        if (metas[i].view_of >= 0 || metas[i].rank == 0) continue;
-        bool unknown = false;
-        for (int d = 0; d < metas[i].rank; d++) unknown |= metas[i].dims[d] == GD_UNKNOWN;
-        if (unknown) continue;
-        GD_TRY(gd_dims_bytes(metas[i].rank, metas[i].dims, metas[i].dtype, &bytes));
-    }
-    return GD_OK;
-}
-
-/* Infers the results of a call. The inputs of a plain call are values, so their sizes are known. */
-static gd_status infer_call(const gd_invocation *call, gd_infer *infer) {
-    const gd_op *op = call->op;
-    for (int i = 0; i < infer->n_out; i++) gd_meta_clear(&infer->out[i], infer->in, infer->n_in);
-    GD_TRY(call->plain && op->infer ? op->infer(infer) : gd_infer_any(op, infer));
-    return check_sizes(infer->out, infer->n_out);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -537,7 +506,7 @@ static gd_status make_list(gd_invocation *call, int count) {
 static gd_status infer_and_run(gd_invocation *call, gd_device *device) {
     gd_meta few[GD_MAX_OUTPUTS];
     gd_infer infer = {call->op, call->attrs, call->in, call->n_in, few, call->n_out};
-    gd_status status = is_inferred(call) ? infer_call(call, &infer) : GD_OK;
+    gd_status status = is_inferred(call) ? gd_infer_call(call, &infer) : GD_OK;
     if (status == GD_OK && call->is_list) status = make_list(call, infer.n_out);
     if (status == GD_OK)
         status = runs_as_body(call, &infer, device) ? run_body(call, device)
