@@ -6,7 +6,7 @@
 #include "codegen/record.h"
 #include "core/alloc.h"
 #include "core/random.h"
-#include "dispatch/infer_call.h"
+#include "dispatch/call_infer.h"
 #include "dispatch/launch.h"
 
 int gd_join_inputs(gd_tensor **in, int fixed, gd_tensors list) {

@@ -5,7 +5,7 @@
 #include "core/map.h"
 #include "gradus/ops.h"
 #include "dispatch/call.h"
-#include "dispatch/infer_call.h"
+#include "dispatch/call_infer.h"
 #include "dispatch/launch.h"
 
 /* Inputs of an entry, without the numbers. */

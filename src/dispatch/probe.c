@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "dispatch/infer_call.h"
+#include "dispatch/call_infer.h"
 
 /* Pairs of sizes for free unknown sizes. They have many divisors, so that splits and reshapes work,
  * and their products do not overflow. The second pair is for windows larger than the first. A third

@@ -5,7 +5,7 @@
 #include "core/grow.h"
 #include "graph/lower/lower.h"
 #include "gradus/ops.h"
-#include "dispatch/infer_call.h"
+#include "dispatch/call_infer.h"
 
 /* --- values ----------------------------------------------------------------------------------- */
 

@@ -19,7 +19,7 @@
 #include "codegen/record.h"
 #include "graph/passes/epilogue.h"
 #include "dispatch/call.h"
-#include "dispatch/infer_call.h"
+#include "dispatch/call_infer.h"
 
 /* --- options ---------------------------------------------------------------------------------- */
 

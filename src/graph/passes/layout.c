@@ -33,7 +33,7 @@
 
 #include "core/alloc.h"
 #include "core/tensor.h"
-#include "dispatch/infer_call.h"
+#include "dispatch/call_infer.h"
 
 /* --- new strides ------------------------------------------------------------------------------ */
 

@@ -1,17 +1,17 @@
-/* infer_call.h - infers the results of a call: their dtypes and shapes.
+/* call_infer.h - infers the results of a call: their dtypes and shapes.
  *
  * All infer rules are run by gd_infer_known: for calls of the dispatcher, for sizes to try
  * (probe.h), for lists of calls, and for steps of plans. Only a rule itself may call the rule of
  * another op.
  */
-#ifndef GRADUS_DISPATCH_INFER_CALL_H
-#define GRADUS_DISPATCH_INFER_CALL_H
+#ifndef GRADUS_DISPATCH_CALL_INFER_H
+#define GRADUS_DISPATCH_CALL_INFER_H
 
 #include "dispatch/op.h"
 
 /* Infers the results of a call in the dispatcher, whose inputs may be symbols with unknown sizes, and
  * checks that the bytes of the results do not overflow. */
-gd_status gd_infer_call(const gd_invocation *call, gd_infer *infer);
+gd_status gd_call_infer(const gd_invocation *call, gd_infer *infer);
 
 /* Infers the results of an op whose inputs have known sizes: by its rule, or by its body if it has
  * none. If infer->out changes, the rule has allocated it (gd_infer_outputs), and the caller frees

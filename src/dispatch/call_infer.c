@@ -1,5 +1,5 @@
-/* infer_call.c - infers the results of a call. See infer_call.h. */
-#include "dispatch/infer_call.h"
+/* call_infer.c - infers the results of a call. See call_infer.h. */
+#include "dispatch/call_infer.h"
 
 #include <string.h>
 
@@ -66,7 +66,7 @@ gd_status gd_infer_by_body(gd_infer *i) {
     return gd_attempt_end(&attempt, status);
 }
 
-gd_status gd_infer_call(const gd_invocation *call, gd_infer *infer) {
+gd_status gd_call_infer(const gd_invocation *call, gd_infer *infer) {
     /* a plain call has values only; rules of GD_OP_CALLS ops handle unknown sizes themselves */
     const bool known =
         call->plain || (call->op->flags & GD_OP_CALLS) || !gd_has_unknown(call->in, call->n_in);
