@@ -38,7 +38,9 @@ static bool is_host_scalar(const gd_invocation *call, int i) {
            !(i < op->n_inputs && op->inputs[i].mutated) && !(i == 0 && op->flags & GD_OP_INPLACE);
 }
 
-gd_status gd_call_find_device(const gd_invocation *call, gd_device **device, bool *scalars) {
+/* Finds the device of the call. Scalars on the CPU can be combined with tensors of any device;
+ * *scalars: there are some. */
+static gd_status find_device(const gd_invocation *call, gd_device **device, bool *scalars) {
     *device = NULL;
     *scalars = false;
     for (int i = 0; i < call->n_in; i++) {
@@ -64,13 +66,34 @@ gd_status gd_call_find_device(const gd_invocation *call, gd_device **device, boo
     return GD_OK;
 }
 
-gd_status gd_call_fail_input(const gd_invocation *call, int i) {
+/* The first input that is an error tensor, or -1. */
+static int failed_input(const gd_invocation *call) {
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && call->in[i]->kind == GD_FAILED) return i;
+    return -1;
+}
+
+bool gd_call_is_skipped(const gd_invocation *call) {
+    const gd_thread *thread = &gd_this_thread;
+    return thread->recorded != GD_OK && (thread->attempts > 0 || failed_input(call) >= 0);
+}
+
+/* Fails because input i is an error tensor whose failure was cleared, or a freed tensor. */
+static gd_status fail_input(const gd_invocation *call, int i) {
     const char *name = gd_input_name(call->op, i);
     char text[600];
     if (gd_is_freed(call->in[i]))
         return gd_fail(GD_E_STATE, "use after free: '%s' is %s", name,
                        gd_freed_text(call->in[i], text, sizeof text));
     return gd_fail(GD_E_STATE, "'%s' is the result of a call that failed", name);
+}
+
+gd_status gd_call_check(const gd_invocation *call, gd_device **device, bool *scalars) {
+    const int failed = failed_input(call);
+    if (failed >= 0) return fail_input(call, failed);
+    GD_TRY(gd_check_inputs(call->op, call->in, call->n_in));
+    GD_TRY(gd_attrs_check(call->op, call->attrs));
+    return find_device(call, device, scalars);
 }
 
 gd_status gd_call_upload_scalars(const gd_invocation *call, gd_device *device, gd_tensor **in) {

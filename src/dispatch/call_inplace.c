@@ -5,13 +5,15 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/launch.h"
 
+/* Whether two tensors of one storage have the same elements in the same order. */
 static bool same_memory(const gd_tensor *a, const gd_tensor *b) {
     return a->offset == b->offset && a->dtype == b->dtype && a->rank == b->rank &&
            memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0 &&
            memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0;
 }
 
-gd_status gd_call_check_inplace(const gd_invocation *call, const gd_meta *m, bool grad) {
+/* Checks that the op can write its result into its first input. */
+static gd_status check_inplace(const gd_invocation *call, const gd_meta *m, bool grad) {
     gd_tensor *x = call->in[0];
     char text[160];
     if (x->rank != m->rank || memcmp(x->dims, m->dims, sizeof(int64_t) * x->rank) != 0)
@@ -40,28 +42,32 @@ gd_status gd_call_check_inplace(const gd_invocation *call, const gd_meta *m, boo
     return GD_OK;
 }
 
-gd_status gd_call_run_inplace(gd_invocation *call, gd_device *device) {
+/* Sets the view of an input. An input that may overlap x, which the op writes, is copied first. */
+static gd_status set_input_view(gd_view *view, gd_tensor *t, const gd_tensor *x) {
+    if (!t) {
+        *view = (gd_view){.data = NULL};
+        return GD_OK;
+    }
+    gd_status status = GD_OK;
+    if (t != x && t->storage == x->storage && !same_memory(t, x)) {
+        gd_tensor *copy = gd_tensor_new(t->device, (gd_dtype)t->dtype, t->rank, t->dims);
+        if (!copy) return gd_this_thread.latest;
+        status = gd_copy_tensor(copy, t);
+        t = copy;
+    }
+    gd_view_set(view, t);
+    return status;
+}
+
+gd_status gd_call_run_inplace(gd_invocation *call, const gd_meta *meta, bool grad,
+                              gd_device *device) {
+    GD_TRY(check_inplace(call, meta, grad));
     gd_tensor *x = call->in[0];
     gd_view views[GD_MAX_OUTPUTS + 1];
     gd_status status = GD_OK;
     gd_scope *scope = gd_scope_open(); /* frees the copies */
-    for (int i = 0; i < call->n_in && status == GD_OK; i++) {
-        gd_tensor *t = call->in[i];
-        if (!t) {
-            views[i] = (gd_view){.data = NULL};
-            continue;
-        }
-        if (i > 0 && t->storage == x->storage &&
-            !same_memory(t, x)) { /* it may overlap: copy it first */
-            gd_tensor *copy = gd_tensor_new(t->device, (gd_dtype)t->dtype, t->rank, t->dims);
-            if (!copy) status = gd_this_thread.latest;
-            else {
-                status = gd_copy_tensor(copy, t);
-                t = copy;
-            }
-        }
-        gd_view_set(&views[i], t);
-    }
+    for (int i = 0; i < call->n_in && status == GD_OK; i++)
+        status = set_input_view(&views[i], call->in[i], x);
     gd_view_set(&views[call->n_in], x);
     gd_kernel_call k;
     gd_kernel_call_set(&k, call->attrs, views, call->n_in, &views[call->n_in], 1);

@@ -39,15 +39,18 @@ const char *gd_input_name(const gd_op *op, int i);
 
 /* --- checks (call_check.c) -------------------------------------------------------------------- */
 
-/* Finds the device of the call. Scalars on the CPU can be combined with tensors of any device;
- * *scalars: there are some, and they must be uploaded. */
-gd_status gd_call_find_device(const gd_invocation *call, gd_device **device, bool *scalars);
+/* Whether the call does nothing and returns error tensors: one of its inputs is an error tensor, or
+ * an earlier call of the same body or gradient rule has failed. That failure is recorded already. */
+bool gd_call_is_skipped(const gd_invocation *call);
+
+/* Checks inputs and options and finds the device. Scalars on the CPU can be combined with tensors of
+ * any device; *scalars: there are some. */
+gd_status gd_call_check(const gd_invocation *call, gd_device **device, bool *scalars);
 
 /* Fills `in` with the inputs, where scalars on the CPU are uploaded to the device. */
 gd_status gd_call_upload_scalars(const gd_invocation *call, gd_device *device, gd_tensor **in);
 
-/* Fails because input i is an error tensor whose failure was cleared, or a freed tensor. */
-gd_status gd_call_fail_input(const gd_invocation *call, int i);
+/* --- casts of inputs: autocast.h. Shapes and dtypes of the results: call_infer.h --------------- */
 
 /* --- bodies (call_body.c) --------------------------------------------------------------------- */
 
@@ -61,13 +64,12 @@ gd_status gd_call_run_body(gd_invocation *call, gd_device *device);
 
 /* --- kernels (call_results.c, call_inplace.c) ------------------------------------------------- */
 
-/* Creates the outputs and runs the kernel. */
+/* Creates the results and runs the kernel (launch.h). */
 gd_status gd_call_run_kernel(gd_invocation *call, const gd_meta *metas, gd_device *device);
 
-/* Checks that an in-place op can write its result into its first input. */
-gd_status gd_call_check_inplace(const gd_invocation *call, const gd_meta *m, bool grad);
-
-/* Runs the kernel of the base op with the first input as output. */
-gd_status gd_call_run_inplace(gd_invocation *call, gd_device *device);
+/* Runs the kernel of an in-place op's base with the first input as output. `meta` is the result that
+ * was inferred; `grad`: the tape will record the call. */
+gd_status gd_call_run_inplace(gd_invocation *call, const gd_meta *meta, bool grad,
+                              gd_device *device);
 
 #endif
