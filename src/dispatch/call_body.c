@@ -59,7 +59,7 @@ static bool call_has_kernel(const gd_invocation *call, const gd_infer *infer, gd
 bool gd_call_runs_as_body(const gd_invocation *call, const gd_infer *infer, gd_device *device) {
     const gd_op *op = call->op;
     const char *kind = device->api->kind;
-    if (!op->expand || gd_call_stays_node(call)) return false;
+    if (gd_call_stays_node(call)) return false;
     if (!op->infer || !gd_kernel_exists(op, kind)) return true;
     if (op->flags & GD_OP_VIEW) { /* a view needs no kernel, but a call that has to copy does */
         const bool copies = !call->is_list && infer->n_out == 1 && infer->out[0].view_of < 0;

@@ -227,8 +227,9 @@ static gd_status infer_and_run(gd_invocation *call, gd_device *device) {
     gd_status status = is_inferred(call) ? gd_call_infer(call, &infer) : GD_OK;
     if (status == GD_OK && call->is_list) status = make_list(call, infer.n_out);
     if (status == GD_OK)
-        status = gd_call_runs_as_body(call, &infer, device) ? gd_call_run_body(call, device)
-                                                            : run_or_trace(call, infer.out, device);
+        status = call->op->expand && gd_call_runs_as_body(call, &infer, device)
+                     ? gd_call_run_body(call, device)
+                     : run_or_trace(call, infer.out, device);
     if (infer.out != few) gd_free(infer.out);
     return status;
 }

@@ -54,7 +54,7 @@ gd_status gd_call_upload_scalars(const gd_invocation *call, gd_device *device, g
 
 /* --- bodies (call_body.c) --------------------------------------------------------------------- */
 
-/* Whether the call runs as its body: the op has no kernel that matches. A call that has both runs its
+/* Whether the call of an op with a body runs as that: the op has no kernel that matches. A call that has both runs its
  * kernel, also if a gradient is required, so that results do not depend on that. */
 bool gd_call_runs_as_body(const gd_invocation *call, const gd_infer *infer, gd_device *device);
 

@@ -88,8 +88,12 @@ extern const gd_kernel_family gd_kernel_families[];
 extern const int gd_kernel_family_count;
 
 /* Reads the generated lists into the table, once. All public functions that use the table
- * call it. */
-void gd_table_init(void);
+ * call it. Each kernel call does, so its first test is inline. */
+extern _Atomic bool gd_table_is_filled;
+void gd_table_fill(void);
+static inline void gd_table_init(void) {
+    if (!atomic_load_explicit(&gd_table_is_filled, memory_order_acquire)) gd_table_fill();
+}
 
 /* gd_kernel_register for library code: a failure is not recorded. */
 gd_status gd_kernel_add(const gd_kernel *kernel);

@@ -11,6 +11,7 @@ static int table_count;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 GD_INNER_MUTEX_AT_FORK(table_lock)
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
+_Atomic bool gd_table_is_filled;
 
 /* The index at which the op is in the table or would be inserted. */
 static int table_index(const char *name) {
@@ -43,9 +44,10 @@ static void read_generated_lists(void) {
     for (int f = 0; f < gd_op_family_count; f++)
         for (int i = 0; i < gd_op_families[f].count; i++) insert_op(gd_op_families[f].ops[i]);
     gd_read_kernels();
+    atomic_store_explicit(&gd_table_is_filled, true, memory_order_release);
 }
 
-void gd_table_init(void) { pthread_once(&table_once, read_generated_lists); }
+void gd_table_fill(void) { pthread_once(&table_once, read_generated_lists); }
 
 gd_status gd_op_insert(const gd_op *op) {
     gd_table_init();

@@ -10,7 +10,7 @@ gd_status gd_op_insert(const gd_op *op);
 /* Finds an op without the table's lock, for gd_read_kernels. NULL: there is none. */
 const gd_op *gd_op_lookup(const char *name);
 
-/* Adds the kernels of all records, after the ops; gd_table_init calls it once. */
+/* Adds the kernels of all records, after the ops; gd_table_fill calls it once. */
 void gd_read_kernels(void);
 
 /* Adds a kernel to an op that no other thread uses yet. `op` is NULL for kernels that serve many
