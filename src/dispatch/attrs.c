@@ -1,4 +1,4 @@
-/* attrs.c - the options (attributes) of an op call as a struct: lists in full, checks, numbers, layout. */
+/* attrs.c - the options (attributes) of an op call as a struct: checks, numbers, layout. */
 #include "dispatch/attrs.h"
 
 #include <math.h>
