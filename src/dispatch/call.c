@@ -6,6 +6,7 @@
 #include "codegen/record.h"
 #include "core/alloc.h"
 #include "core/random.h"
+#include "dispatch/call_infer.h"
 #include "dispatch/launch.h"
 
 int gd_join_inputs(gd_tensor **in, int fixed, gd_tensors list) {
@@ -152,8 +153,7 @@ static gd_status run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *at
     const void *data = attrs ? gd_attrs_data(attrs) : op->defaults;
     GD_TRY(check_run_into(op, inputs, data, outputs, MAX_INPUTS));
     gd_infer infer = {op, data, inputs.at, (int)inputs.count, metas, op->n_outputs};
-    for (int i = 0; i < op->n_outputs; i++) gd_meta_clear(&metas[i], inputs.at, (int)inputs.count);
-    GD_TRY(op->infer(&infer));
+    GD_TRY(gd_infer_known(&infer));
     for (int64_t i = 0; i < inputs.count; i++)
         views[i] = inputs.at[i] ? gd_view_of(inputs.at[i]) : (gd_view){.data = NULL};
     for (int i = 0; i < op->n_outputs; i++) {

@@ -35,16 +35,6 @@ static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, cons
     k->made = NULL;
 }
 
-/* The default of an output, before the op's infer rule runs: rank 0, the dtype of the first
- * input. */
-static inline void gd_meta_clear(gd_meta *m, gd_tensor *const *in, int n_in) {
-    m->dtype = n_in > 0 && in[0] ? (gd_dtype)in[0]->dtype : GD_F32;
-    m->rank = 0;
-    m->view_of = -1;
-    m->offset = 0;
-    m->device = NULL;
-}
-
 /* A transaction: after gd_transaction_begin, ops of this thread create their results, but their
  * kernels wait. gd_transaction_end runs the kernels in order; if a call has failed or memory for
  * a kernel is missing, it runs none. So all tensors are written or none is, as long as no kernel

@@ -9,7 +9,7 @@
 #include "core/fork.h"
 #include "dispatch/call.h"
 #include "dispatch/intern.h"
-#include "dispatch/op.h"
+#include "dispatch/table.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(lock)
@@ -143,8 +143,6 @@ const gd_op *gd_op_unless(const gd_op *op) {
 
 /* --- ops that the program defines ------------------------------------------------------------- */
 
-gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference);
-
 typedef struct {
     gd_op op;
     gd_op_state state;
@@ -251,7 +249,7 @@ gd_status gd_op_define_at(const char *site, const char *record, const gd_op_rule
     if (status == GD_OK) status = build_user_op(u, rules);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
-    if (status == GD_OK) status = gd_op_insert(&u->op, u->op.reference);
+    if (status == GD_OK) status = gd_op_insert(&u->op);
     if (status != GD_OK) {
         gd_free_early(u);
         gd_free_early(text);

@@ -21,7 +21,8 @@ typedef struct kept_block {
 static interned *strings;
 static kept_block *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-GD_INNER_MUTEX_AT_FORK(lock) /* derive.c and table.c hold their own lock when they allocate */
+/* derive.c and kernel_table.c hold their own lock when they allocate */
+GD_INNER_MUTEX_AT_FORK(lock)
 
 const char *gd_intern(const char *text) {
     pthread_mutex_lock(&lock);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "dispatch/probe.h"
+#include "dispatch/call_infer.h"
 
 double gd_shape_elements_from(const gd_meta *shape, int axis) {
     double product = 1;

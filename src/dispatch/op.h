@@ -10,6 +10,7 @@
 #include "codegen/ir.h"
 #include "core/error.h"
 #include "core/tensor.h"
+#include "core/tensor_list.h"
 #include "gradus/extend.h"
 
 typedef struct gd_op_state gd_op_state;
@@ -82,8 +83,12 @@ extern const gd_op_family gd_op_families[];
 extern const int gd_op_family_count;
 
 /* Reads the generated lists into the table, once. All public functions that use the table
- * call it. */
-void gd_table_init(void);
+ * call it. Each kernel call does, so its first test is inline. */
+extern _Atomic bool gd_table_is_filled;
+void gd_table_fill(void);
+static inline void gd_table_init(void) {
+    if (!atomic_load_explicit(&gd_table_is_filled, memory_order_acquire)) gd_table_fill();
+}
 
 /* gd_kernel_register for library code: a failure is not recorded. */
 gd_status gd_kernel_add(const gd_kernel *kernel);
@@ -117,6 +122,8 @@ typedef struct gd_invocation {
     const void *attrs;
     gd_tensor **out; /* n_out entries, filled by the dispatcher */
     int n_out;
+    bool
+        is_list; /* the op returns a list: the infer rule computes n_out, the dispatcher makes `out` */
     gd_rng rng;
     bool rng_given;   /* rng is that of a recorded call, which runs again */
     bool want_hidden; /* hidden outputs are needed because the tape will record the call */
@@ -139,8 +146,8 @@ gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *
 /* Checks the number of inputs, and that none is missing or without data. */
 gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in);
 
-/* The tape and the tracer register here, so that src/ops does not depend on src/autograd and
- * src/graph. */
+/* The tape and the tracer register here, so that src/dispatch does not depend on src/autograd
+ * and src/graph. */
 typedef struct gd_recorder {
     /* Records a call on the tape, after an op ran with an input that requires a gradient. */
     gd_status (*tape)(gd_invocation *call);
@@ -158,12 +165,5 @@ bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in);
 gd_status gd_infer_elementwise(gd_infer *infer);
 gd_dtype gd_result_dtype(gd_tensor *const *in, int n_in);
 gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *dims);
-
-/* A list of tensors that the scope owns. */
-gd_tensor **gd_list_new(int64_t count); /* NULL: no memory. Entries start as NULL */
-/* A list of error tensors for a failed call; count 0: GD_FAILED_COUNT of them. Without memory it is
- * a static list of at most GD_FEW_ERRORS. */
-enum { GD_FEW_ERRORS = 1024 };
-gd_tensors gd_list_of_errors(int64_t count);
 
 #endif

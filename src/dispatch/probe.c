@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "dispatch/call_infer.h"
 
 /* Pairs of sizes for free unknown sizes. They have many divisors, so that splits and reshapes work,
  * and their products do not overflow. The second pair is for windows larger than the first. A third
@@ -24,50 +25,6 @@ enum {
     MAX_FACTOR = 1 << 26
 };
 
-/* --- ops that have a body and no infer rule --------------------------------------------------- */
-
-gd_status gd_infer_by_body(gd_infer *i) {
-    gd_thread *thread = &gd_this_thread;
-    void *tracer = thread->tracer;
-    gd_rng numbers = {0, 0}, *noise = thread->noise;
-    gd_tensor **x = gd_calloc((size_t)(i->n_in + i->n_out) + 1, sizeof *x), **y;
-    if (!x) return gd_fail(GD_E_MEMORY, "no memory to infer shapes");
-    y = x + i->n_in;
-    gd_attempt attempt; /* the caller may try other shapes, so a failure must not be recorded */
-    gd_attempt_begin(&attempt);
-    gd_scope *scope = gd_scope_open();
-    gd_status status = GD_OK;
-    thread->tracer = &gd_no_graph;
-    thread->noise = &numbers; /* draws nothing from the random generator */
-    for (int k = 0; k < i->n_in && status == GD_OK; k++) {
-        const gd_tensor *t = i->in[k];
-        if (t &&
-            !(x[k] = gd_tensor_bare(GD_SYMBOL, t->device, (gd_dtype)t->dtype, t->rank, t->dims)))
-            status = GD_E_MEMORY;
-    }
-    gd_expand expand = {i->op, i->attrs, i->n_in, i->n_out, x, y};
-    if (status == GD_OK) i->op->expand(&expand);
-    for (int k = 0; k < i->n_out && status == GD_OK; k++) {
-        if (!y[k]) continue; /* hidden */
-        if (y[k]->kind == GD_FAILED) {
-            status = gd_failure();
-            break;
-        }
-        i->out[k].dtype = (gd_dtype)y[k]->dtype;
-        i->out[k].rank = y[k]->rank;
-        memcpy(i->out[k].dims, y[k]->dims, sizeof(int64_t) * y[k]->rank);
-    }
-    thread->tracer = tracer;
-    thread->noise = noise;
-    gd_scope_close(&scope);
-    gd_free(x);
-    return gd_attempt_end(&attempt, status);
-}
-
-static gd_status run_infer_rule(const gd_op *op, gd_infer *infer) {
-    return op->infer ? op->infer(infer) : gd_infer_by_body(infer);
-}
-
 bool gd_has_unknown(gd_tensor *const *in, int n_in) {
     for (int i = 0; i < n_in; i++)
         for (int d = 0; in[i] && in[i]->kind == GD_SYMBOL && d < in[i]->rank; d++)
@@ -75,10 +32,7 @@ bool gd_has_unknown(gd_tensor *const *in, int n_in) {
     return false;
 }
 
-/* --- shape_probe ---------------------------------------------------------------------------------- */
-
 typedef struct shape_probe {
-    const gd_op *op;
     gd_infer *infer;
     gd_tensor **in; /* copies of those inputs that have unknown sizes */
     gd_tensor *copies;
@@ -119,7 +73,7 @@ static gd_status call_rule(shape_probe *p, gd_infer *answer, gd_meta *out) {
     *answer = *p->infer;
     answer->in = p->in;
     answer->out = out;
-    return run_infer_rule(p->op, answer);
+    return gd_infer_known(answer);
 }
 
 /* Makes those sizes of `first` unknown that are different in the other answer. */
@@ -159,7 +113,6 @@ static gd_status try_probes(shape_probe *p, const int64_t *probes, const pinned_
     gd_meta *spare = gd_malloc((size_t)(p->infer->n_out > 0 ? p->infer->n_out : 1) * sizeof *spare);
     if (!spare) return gd_fail(GD_E_MEMORY, "no memory to infer shapes");
     set_sizes(p, probes[0], pinned);
-    if (p->found) memcpy(p->more_outs, given, (size_t)p->infer->n_out * sizeof *given);
     gd_status status = call_rule(p, &first, p->found ? p->more_outs : given);
     for (int u = -1; u < 2 * p->n_unknown && status == GD_OK; u++) {
         set_sizes(p, probes[u < 0], pinned);
@@ -167,7 +120,6 @@ static gd_status try_probes(shape_probe *p, const int64_t *probes, const pinned_
             if (*p->unknown[u / 2] != probes[0]) continue; /* pinned */
             *p->unknown[u / 2] = u % 2 ? probes[1] : 1;
         }
-        memcpy(spare, given, (size_t)p->infer->n_out * sizeof *spare);
         gd_status accepted = call_rule(p, &other, spare);
         if (accepted == GD_OK) status = merge_answers(p, &first, &other);
         else if (u < 0) status = accepted; /* alone, a size may have to equal another: no failure */
@@ -259,8 +211,9 @@ static void add_list_choices(shape_probe *p, const int64_t *list, int n) {
  * of them. */
 static void add_option_choices(shape_probe *p) {
     p->factor = 1;
-    for (int i = 0; i < p->op->n_attrs && p->infer->attrs; i++) {
-        const gd_op_attr *a = &p->op->attrs[i];
+    const gd_op *op = p->infer->op;
+    for (int i = 0; i < op->n_attrs && p->infer->attrs; i++) {
+        const gd_op_attr *a = &op->attrs[i];
         const char *field = (const char *)p->infer->attrs + a->offset;
         const int64_t *list = (const int64_t *)field;
         int n = a->type == GD_ATTR_INT ? 1 : a->type == GD_ATTR_INTS ? a->count : 0;
@@ -272,28 +225,17 @@ static void add_option_choices(shape_probe *p) {
     }
 }
 
-gd_status gd_infer_any(const gd_op *op, gd_infer *infer) {
-    int n = 0;
-    for (int i = 0; i < infer->n_in; i++) {
-        const gd_tensor *t = infer->in[i];
-        if (!t || t->kind != GD_SYMBOL) continue;
-        bool unknown = false;
-        for (int d = 0; d < t->rank; d++) unknown |= t->dims[d] == GD_UNKNOWN;
-        n += unknown;
-    }
-    if (n == 0 || (op->flags & GD_OP_CALLS))
-        return run_infer_rule(op, infer); /* rules of GD_OP_CALLS ops handle unknown sizes */
-
-    shape_probe p = {.op = op, .infer = infer};
+gd_status gd_probe_sizes(gd_infer *infer) {
+    shape_probe p = {.infer = infer};
+    int n = 0; /* inputs with unknown sizes */
+    for (int i = 0; i < infer->n_in; i++) n += gd_has_unknown(&infer->in[i], 1);
     p.in = gd_malloc((size_t)infer->n_in * sizeof *p.in);
     p.copies = gd_malloc((size_t)n * sizeof *p.copies);
     gd_status status = p.in && p.copies ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to infer shapes");
     for (int i = 0, k = 0; i < infer->n_in && status == GD_OK; i++) {
         gd_tensor *t = infer->in[i];
-        bool unknown = false;
-        for (int d = 0; t && d < t->rank; d++) unknown |= t->dims[d] == GD_UNKNOWN;
         p.in[i] = t;
-        if (!unknown) {
+        if (!gd_has_unknown(&t, 1)) {
             for (int d = 0; t && d < t->rank; d++) add_choice(&p, t->dims[d]);
             continue;
         }

@@ -4,14 +4,11 @@
 
 #include "dispatch/op.h"
 
-/* Runs an op's infer rule; inputs may be symbols with unknown sizes. Rules handle known sizes only,
- * so the rule is called several times with different sizes in place of the unknown ones. Sizes of
- * the results that differ between the calls are unknown, too. Fails only if the rule fails for all
- * sizes that are tried. */
-gd_status gd_infer_any(const gd_op *op, gd_infer *infer);
-
-/* Infers the results by running the op's body on symbols, for ops that have a body. */
-gd_status gd_infer_by_body(gd_infer *infer);
+/* Runs an op's infer rule for inputs of which some are symbols with unknown sizes. Rules handle known
+ * sizes only, so the rule is called several times with different sizes in place of the unknown ones.
+ * Sizes of the results that differ between the calls are unknown, too. Fails only if the rule fails
+ * for all sizes that are tried. */
+gd_status gd_probe_sizes(gd_infer *infer);
 
 /* Whether an input is a symbol with an unknown size. */
 bool gd_has_unknown(gd_tensor *const *in, int n_in);

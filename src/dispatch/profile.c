@@ -1,16 +1,13 @@
-/* profile.c - the profiler and anomaly mode: measures kernels and checks for NaN. See
- * gradus/profiler.h. */
+/* profile.c - the profiler: measures kernels. See gradus/profiler.h. */
 #include "gradus/profiler.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "core/alloc.h"
-#include "core/copy.h"
 #include "core/fork.h"
 #include "core/number.h"
 #include "core/tensor.h"
@@ -212,57 +209,11 @@ static void record_kernel(const gd_kernel_call *call, gd_profile_mark mark) {
     record_event(&e);
 }
 
-/* --- anomalies -------------------------------------------------------------------------------- */
-
-/* The index of the first NaN in row-major order, or -1. The host can read the view. */
-static int64_t first_nan(const gd_view *v) {
-    if (!v->data || !gd_dtype_is_float(v->dtype)) return -1;
-    int64_t count = gd_numel(v->rank, v->dims);
-    size_t size = gd_dtype_size(v->dtype);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t at = 0, rest = i;
-        for (int k = v->rank; k-- > 0; rest /= v->dims[k]) at += rest % v->dims[k] * v->strides[k];
-        if (isnan(gd_load_f64(v->dtype, (const char *)v->data + at * (int64_t)size))) return i;
-    }
-    return -1;
-}
-
-/* The same for any device. Other devices' views are downloaded if they are row-major,
- * else skipped. */
-static int64_t first_nan_on(gd_device *device, const gd_view *v) {
-    if (device->api->host_reads) return first_nan(v);
-    size_t bytes = (size_t)view_bytes(v);
-    if (bytes == 0 || !gd_dtype_is_float(v->dtype) ||
-        !gd_is_row_major(v->rank, v->dims, v->strides))
-        return -1;
-    gd_view host = *v;
-    host.data = gd_malloc(bytes);
-    int64_t at = -1;
-    if (host.data && gd_device_download(device, host.data, v->data, bytes) == GD_OK)
-        at = first_nan(&host);
-    gd_free(host.data);
-    return at;
-}
-
-static gd_status check_for_nan(const gd_kernel_call *call) {
-    for (int i = 0; i < call->n_out; i++) {
-        int64_t at = first_nan_on(call->device, &call->out[i]);
-        if (at < 0) continue;
-        const char *origin = "its inputs have none";
-        for (int k = 0; k < call->n_in; k++)
-            if (first_nan_on(call->device, &call->in[k]) >= 0) origin = "an input has one already";
-        return gd_fail(GD_E_STATE,
-                       "anomaly: the result of %s has a NaN, first at element %" PRId64 "; %s",
-                       call->op->name, at, origin);
-    }
-    return GD_OK;
-}
-
 gd_status gd_profile_end(const gd_kernel_call *call, gd_profile_mark mark, gd_status status) {
     unsigned watch = atomic_load_explicit(&gd_watch, memory_order_relaxed);
     if (watch & GD_WATCH_TIME) record_kernel(call, mark);
     else if (mark.event) gd_device_drop_mark(call->device, mark.event);
-    if ((watch & GD_WATCH_NAN) && status == GD_OK) status = check_for_nan(call);
+    if ((watch & GD_WATCH_NAN) && status == GD_OK) status = gd_check_for_nan(call);
     return status;
 }
 
@@ -271,13 +222,6 @@ gd_kernel_call gd_profile_plan_call(gd_device *device) {
     static const gd_kernel captured = {.variant = "captured"};
     return (gd_kernel_call){.op = &plan, .kernel = &captured, .device = device};
 }
-
-void gd_set_anomaly_mode(bool on) {
-    if (on) atomic_fetch_or(&gd_watch, GD_WATCH_NAN);
-    else atomic_fetch_and(&gd_watch, ~(unsigned)GD_WATCH_NAN);
-}
-
-bool gd_anomaly_mode(void) { return atomic_load(&gd_watch) & GD_WATCH_NAN; }
 
 /* --- on and off ------------------------------------------------------------------------------- */
 

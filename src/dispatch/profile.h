@@ -31,6 +31,9 @@ static inline gd_profile_mark gd_profile_start(gd_device *device) {
  * checks its results for NaN. Returns `status`, or GD_E_STATE for a NaN. */
 gd_status gd_profile_end(const gd_kernel_call *call, gd_profile_mark mark, gd_status status);
 
+/* Fails if a result of the call has a NaN (anomaly.c). */
+gd_status gd_check_for_nan(const gd_kernel_call *call);
+
 /* The call that stands for a captured part of a plan. */
 gd_kernel_call gd_profile_plan_call(gd_device *device);
 

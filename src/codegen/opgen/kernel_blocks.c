@@ -44,7 +44,7 @@ static const char *const dtype_names[] = {
     [GD_BOOL] = "bool", [GD_U8] = "u8",     [GD_I8] = "i8",   [GD_I32] = "i32", [GD_I64] = "i64",
     [GD_F16] = "f16",   [GD_BF16] = "bf16", [GD_F32] = "f32", [GD_F64] = "f64",
 };
-/* Ops without a record: the library runs them on every device (dispatch/table.c). */
+/* Ops without a record: the library runs them on every device (dispatch/kernel_table.c). */
 static const char *const library_ops[] = {"elementwise", "elementwise_list", "fused_reduction"};
 enum {
     N_KERNEL_FLAGS = sizeof kernel_flags / sizeof *kernel_flags,

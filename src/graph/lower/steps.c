@@ -5,7 +5,7 @@
 #include "core/grow.h"
 #include "graph/lower/lower.h"
 #include "gradus/ops.h"
-#include "dispatch/call.h"
+#include "dispatch/call_infer.h"
 
 /* --- values ----------------------------------------------------------------------------------- */
 
@@ -97,8 +97,7 @@ static gd_status infer_outputs(gd_lowering *l, const gd_node *node, const int *i
         at[i] = &described[i];
     }
     *infer = (gd_infer){node->op, node->attrs, at, node->n_in, metas, node->n_out};
-    for (int i = 0; i < node->n_out; i++) gd_meta_clear(&metas[i], at, node->n_in);
-    gd_status status = node->op->infer(infer);
+    gd_status status = gd_infer_known(infer);
     gd_free(described);
     return status;
 }

@@ -20,6 +20,7 @@
 #include "graph/build/options.h"
 #include "graph/passes/epilogue.h"
 #include "dispatch/call.h"
+#include "dispatch/call_infer.h"
 
 /* --- options ---------------------------------------------------------------------------------- */
 
@@ -119,11 +120,10 @@ static bool accepts_operands(const gd_program *p, const gd_pstep *s, gd_device *
         at[i] = s->in[i] < 0 ? NULL : &described[i];
         if (at[i]) gd_program_describe(p, s->in[i], device, at[i]);
     }
-    for (int k = 0; k < n_out; k++) gd_meta_clear(&metas[k], at, s->n_in);
     gd_infer infer = {s->op, s->attrs, at, s->n_in, metas, n_out};
     gd_attempt attempt; /* a failure only means that the op does not fit */
     gd_attempt_begin(&attempt);
-    bool agrees = gd_attempt_end(&attempt, s->op->infer(&infer)) == GD_OK;
+    bool agrees = gd_attempt_end(&attempt, gd_infer_known(&infer)) == GD_OK;
     for (int k = 0; k < n_out && agrees; k++) {
         const int value = s->out[k] < -1 ? GD_UNWANTED(s->out[k]) : s->out[k];
         const gd_pvalue *v = value < 0 ? NULL : &p->values[value];

@@ -1,0 +1,14 @@
+/* tensor_list.h - lists of tensors that a scope owns. */
+#ifndef GRADUS_CORE_TENSOR_LIST_H
+#define GRADUS_CORE_TENSOR_LIST_H
+
+#include "core/tensor.h"
+
+gd_tensor **gd_list_new(int64_t count); /* NULL: no memory. Entries start as NULL */
+
+/* A list of error tensors for a failed call; count 0: GD_FAILED_COUNT of them. Without memory it is
+ * a static list of at most GD_FEW_ERRORS. */
+enum { GD_FEW_ERRORS = 1024 };
+gd_tensors gd_list_of_errors(int64_t count);
+
+#endif

@@ -1,0 +1,184 @@
+/* kernel_table.c - the kernel table: the kernels of each op for each kind of device, best first, and
+ * the choice among them. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/fork.h"
+#include "gradus/testing.h"
+#include "dispatch/intern.h"
+#include "dispatch/kernel_family.h"
+#include "dispatch/table.h"
+
+static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;
+GD_INNER_MUTEX_AT_FORK(kernel_lock)
+static bool reference_only; /* GRADUS_KERNELS=reference */
+static bool bodies_only;    /* GRADUS_KERNELS=bodies */
+
+/* Kernels for all elementwise ops: those registered for op "elementwise". */
+static gd_kernel_list elementwise_kernels[GD_DEVICE_KINDS];
+static const gd_kernel *elementwise_first[GD_MAX_KERNELS];
+/* Kernels for all fused ops that end in a reduction: op "fused_reduction". */
+static gd_kernel_list reduction_kernels[GD_DEVICE_KINDS];
+static const gd_kernel *reduction_first[GD_MAX_KERNELS];
+/* Kernels that run an elementwise op for each entry of a list (gd_each in call.h): op
+ * "elementwise_list". */
+static gd_kernel_list list_kernels[GD_DEVICE_KINDS];
+static const gd_kernel *list_first[GD_MAX_KERNELS];
+
+static gd_kernel_list *find_kernels(gd_kernel_list *lists, const char *device) {
+    for (int i = 0; i < GD_DEVICE_KINDS && lists[i].device; i++)
+        if (lists[i].device == device || strcmp(lists[i].device, device) == 0) return &lists[i];
+    return NULL;
+}
+
+static gd_status add_kernel_list(gd_kernel_list *lists, const gd_kernel **first, const char *device,
+                                 gd_kernel_list **made) {
+    int i = 0;
+    while (i < GD_DEVICE_KINDS && lists[i].device) i++;
+    if (i == GD_DEVICE_KINDS)
+        return gd_fail(GD_E_ARGUMENT, "more than %d kinds of device", GD_DEVICE_KINDS);
+    lists[i].entries = i == 0 ? first : gd_calloc_until_exit(GD_MAX_KERNELS * sizeof *first);
+    if (!lists[i].entries) return gd_fail(GD_E_MEMORY, "no memory for a kernel entry");
+    lists[i].device = device;
+    *made = &lists[i];
+    return GD_OK;
+}
+
+gd_status gd_kernel_insert(const gd_op *op, const gd_kernel *kernel) {
+    gd_kernel_list *lists = elementwise_kernels;
+    const gd_kernel **first = elementwise_first;
+    if (op) {
+        lists = op->state->kernels;
+        first = op->state->first;
+    } else if (strcmp(kernel->op, "fused_reduction") == 0) {
+        lists = reduction_kernels;
+        first = reduction_first;
+    } else if (strcmp(kernel->op, "elementwise_list") == 0) {
+        lists = list_kernels;
+        first = list_first;
+    } else if (strcmp(kernel->op, "elementwise") != 0) {
+        return gd_fail(GD_E_ARGUMENT, "the kernel's op '%s' does not exist", kernel->op);
+    }
+    gd_kernel_list *list = find_kernels(lists, kernel->device);
+    if (!list) GD_TRY(add_kernel_list(lists, first, kernel->device, &list));
+    if (list->count == GD_MAX_KERNELS)
+        return gd_fail(GD_E_ARGUMENT, "more than %d kernels for '%s'", GD_MAX_KERNELS, kernel->op);
+    const gd_kernel **entries = list->entries;
+    int at = list->count++;
+    for (; at > 0 && entries[at - 1]->rank < kernel->rank; at--) entries[at] = entries[at - 1];
+    entries[at] = kernel;
+    return GD_OK;
+}
+
+void gd_read_kernels(void) {
+    const char *which = getenv("GRADUS_KERNELS");
+    reference_only = which && strcmp(which, "reference") == 0;
+    bodies_only = which && strcmp(which, "bodies") == 0;
+    for (int f = 0; f < gd_op_family_count; f++)
+        for (int i = 0; i < gd_op_families[f].count; i++) {
+            const gd_op *op = gd_op_families[f].ops[i];
+            if (op->reference && !op->base) gd_kernel_insert(op, op->reference);
+        }
+    for (int f = 0; f < gd_kernel_family_count_cpu; f++)
+        for (int i = 0; i < gd_kernel_families_cpu[f]->count; i++) {
+            const gd_kernel *kernel = &gd_kernel_families_cpu[f]->kernels[i];
+            gd_kernel_insert(gd_op_lookup(kernel->op), kernel);
+        }
+}
+
+gd_status gd_kernel_add(const gd_kernel *kernel) {
+    gd_table_init();
+    if (!kernel || !kernel->op || !kernel->device || !kernel->run)
+        return gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set");
+    const gd_op *op = gd_op_find(kernel->op);
+    pthread_mutex_lock(&kernel_lock);
+    gd_status status = gd_kernel_insert(op, kernel);
+    pthread_mutex_unlock(&kernel_lock);
+    return status;
+}
+
+gd_status gd_kernel_register(const gd_kernel *kernel) {
+    return gd_report(NULL, gd_kernel_add(kernel));
+}
+
+static bool takes_dtype(const gd_kernel *k, const gd_kernel_call *call) {
+    return !k->dtypes || (k->dtypes >> call->out[0].dtype & 1);
+}
+
+/* Kernels are registered before they are used, so reading takes no lock. */
+static const gd_kernel *select_kernel(gd_kernel_list *lists, const gd_kernel_call *call,
+                                      const char *device) {
+    gd_kernel_list *list = find_kernels(lists, device);
+    for (int i = 0; list && i < list->count; i++) {
+        const gd_kernel *k = list->entries[i];
+        if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) continue;
+        if (takes_dtype(k, call) && (!k->match || k->match(call))) return k;
+    }
+    return NULL;
+}
+
+const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device) {
+    gd_table_init();
+    if (call->each) return select_kernel(list_kernels, call, device);
+    const gd_kernel *k = select_kernel(op->state->kernels, call, device);
+    if (!k && op->ir) k = select_kernel(elementwise_kernels, call, device);
+    if (!k && op->fusion) k = select_kernel(reduction_kernels, call, device);
+    return k;
+}
+
+bool gd_kernel_exists(const gd_op *op, const char *device) {
+    gd_table_init();
+    if (op->base) op = op->base;
+    if (bodies_only && op->expand) return false;
+    gd_kernel_list *own = find_kernels(op->state->kernels, device);
+    /* if an op has no reference kernel, its body is the reference */
+    if (own && reference_only && op->expand && own->entries[own->count - 1]->rank > 0) own = NULL;
+    return own || (op->ir && find_kernels(elementwise_kernels, device)) ||
+           ((op->flags & GD_OP_VIEW) && op->infer);
+}
+
+bool gd_kernels_are_partial(const gd_op *op, const char *device) {
+    gd_table_init();
+    const gd_kernel_list *own = find_kernels(op->state->kernels, device);
+    for (int i = 0; own && i < own->count; i++)
+        if (!own->entries[i]->match && !own->entries[i]->dtypes) return false;
+    return own != NULL;
+}
+
+bool gd_list_kernel_exists(const char *device) {
+    gd_table_init();
+    return !reference_only && find_kernels(list_kernels, device);
+}
+
+bool gd_reference_only(void) {
+    gd_table_init();
+    return reference_only;
+}
+
+void gd_set_reference_kernels(bool on) {
+    gd_table_init();
+    reference_only = on;
+}
+
+void gd_set_op_bodies(bool on) {
+    gd_table_init();
+    bodies_only = on;
+}
+
+const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size) {
+    gd_table_init();
+    size_t used = 0;
+    if (!text) size = 0;
+    if (size) *text = 0;
+    if (!device_kind) device_kind = "";
+    gd_kernel_list *lists[2] = {op ? find_kernels(op->state->kernels, device_kind) : NULL,
+                                op && op->ir ? find_kernels(elementwise_kernels, device_kind)
+                                             : NULL};
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; lists[l] && i < lists[l]->count && used < size; i++)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",
+                                     lists[l]->entries[i]->variant);
+    return text;
+}
