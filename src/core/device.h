@@ -102,10 +102,10 @@ void gd_queue_trim(gd_device *d);
 uint64_t gd_device_number(gd_device *d);
 
 /* Copies elements between views of the same dims on an asynchronous device by its checked copy
- * kernel; set by src/ops. */
+ * kernel; set by src/dispatch. */
 extern gd_status (*gd_copy_view_hook)(gd_device *d, const gd_view *to, const gd_view *from);
 
-/* Fails with the status and the message that the CPU kernel would give; set by src/ops. */
+/* Fails with the status and the message that the CPU kernel would give; set by src/dispatch. */
 extern gd_status (*gd_data_error_hook)(gd_device *d, const gd_data_error *error);
 
 /* Logs a host counter that a run has advanced (the number of runs of a session). If the error word
