@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/freed.h"
+#include "gradus/testing.h"
 
 /* Every run of a session creates short lists, so each thread caches some freed ones. */
 enum { SHORT_LIST = 8, CACHED_LISTS = 32 };

@@ -61,10 +61,10 @@ static char *function_of(kernel *k, int which) {
 
 /* OP in the name stands for that of the op. */
 static void set_kernel_function(kernel *k, int which, const char *name) {
-    const char *op = strstr(name, "OP");
-    const int before = (int)(op ? op - name : (long)strlen(name));
+    const char *mark = strstr(name, "OP");
+    const int before = (int)(mark ? mark - name : (long)strlen(name));
     const int size = snprintf(function_of(k, which), sizeof k->run, "%.*s%s%s", before, name,
-                              op ? k->op : "", op ? op + 2 : "");
+                              mark ? k->op : "", mark ? mark + 2 : "");
     if (size >= (int)sizeof k->run)
         die(k->source->path, k->line, "the name '%s' is too long", name);
 }
