@@ -159,6 +159,22 @@ TEST(a_thread_without_a_scope_owns_the_result_alone) {
     gd_release(x);
 }
 
+TEST(hidden_results_of_a_cast_call_are_freed_without_a_scope) {
+    gd_tensor *x = gd_ones(gd_dims(3, 4), .dtype = GD_BF16), *w = gd_ones(gd_dims(4));
+    gd_requires_grad(w); /* so the call computes what the gradient needs: mean and deviation */
+    const int64_t before = gd_live_objects();
+    {
+        GD_AUTOCAST(GD_BF16);
+        gd_tensor *y = gd_layer_norm(x, w, w);
+        CHECK(gd_tensor_dtype(y) == GD_F32 && gd_tensor_requires_grad(y));
+        gd_release(y);
+    }
+    CHECK_SAYING(gd_live_objects() == before, "%lld tensors are left",
+                 (long long)(gd_live_objects() - before));
+    gd_release(x);
+    gd_release(w);
+}
+
 /* --- gradients -------------------------------------------------------------------------------- */
 
 TEST(gradients_of_f32_parameters_are_f32) {
