@@ -161,7 +161,7 @@ backend() {
     $CC -std=gnu11 $warnings $FLAGS "$here/backend.c" $(pc --cflags --libs) -o backend
     GRADUS_BACKEND_PATH=$work run ./backend
     # the generated suites on the installed device
-    for family in elementwise reduce matmul indexing; do
+    for family in elementwise reduce matmul index; do
         GRADUS_BACKEND_PATH=$folder "$BUILD/tests/test_ops" --suite modes --family $family ||
             fail "the suite modes of $family"
     done
