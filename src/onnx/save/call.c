@@ -13,7 +13,7 @@
 
 static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *attrs) {
     const char *field = (const char *)attrs + option->offset;
-    char word[GD_ONNX_WORD];
+    char word[GD_OPERATOR_WORD];
     int64_t numbers[GD_ONNX_MAX_NUMBERS];
     int count;
     switch (option->type) {

@@ -41,12 +41,12 @@ static int find_letter(gd_ir_builder *b, void *context, const char *name, size_t
 static bool takes_dtype(const gd_op *op, gd_dtype dtype) {
     for (int i = 0; i < gd_onnx_row_count; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
-        gd_onnx_condition when;
+        gd_operator_condition when;
         if (!row->op || strcmp(row->op, op->name) != 0) continue;
-        for (const char *text = row->when; gd_onnx_next_condition(&text, &when);)
-            if (when.kind == GD_ONNX_IS_INT
+        for (const char *text = row->when; gd_operator_next_condition(&text, &when);)
+            if (when.kind == GD_OPERATOR_IS_INT
                     ? !gd_dtype_is_int(dtype)
-                    : when.kind == GD_ONNX_IS_FLOAT && !gd_dtype_is_float(dtype))
+                    : when.kind == GD_OPERATOR_IS_FLOAT && !gd_dtype_is_float(dtype))
                 return false;
     }
     return true;
