@@ -107,16 +107,16 @@ static bool has_known_kernel(const gd_onnx_call *c) {
 
 /* Each row is on one line, so clang-format is off. */
 /* clang-format off */
-#define REDUCE_SOME(...) \
-    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes?", .can_save = has_axes}, \
-    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes!1~0", .can_save = has_no_axes}
-#define REDUCE(which) REDUCE_SOME(.op = which, .cast = "y")
+#define REDUCE_WHEN(condition, ...) \
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes?", .when = condition, .can_save = has_axes}, \
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes!1~0", .when = condition " saving", .can_save = has_no_axes}
+#define REDUCE(which) REDUCE_WHEN("", .op = which, .cast = "y")
 
 #define CONV_ATTRIBUTES "strides=stride dilations=dilation group=groups kernel_shape? "
 #define CONV(which, rank) \
     {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding*2 auto_pad!NOTSET~NOTSET", .when = "pad_mode=explicit x:rank=" rank, .cast = "w"}, \
     {.op = which, .attributes = CONV_ATTRIBUTES "auto_pad!VALID~NOTSET", .when = "pad_mode=valid x:rank=" rank, .cast = "w"}, \
-    {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding/same_pads auto_pad!NOTSET~NOTSET", .when = "pad_mode=same x:rank=" rank, .cast = "w", .can_save = has_known_kernel}, \
+    {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding/same_pads auto_pad!NOTSET~NOTSET", .when = "pad_mode=same saving x:rank=" rank, .cast = "w", .can_save = has_known_kernel}, \
     {.op = which, .attributes = CONV_ATTRIBUTES "auto_pad!SAME_UPPER~NOTSET", .when = "pad_mode=same x:rank=" rank, .cast = "w"}
 #define CONV_TRANSPOSE(which, rank) \
     {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
@@ -178,7 +178,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "round", .when = "x:float"},
     {.op = "isnan", .when = "x:float"},
     {.op = "contiguous", .name = "Identity"},
-    {.op = "stop_gradient", .name = "Identity"},
+    {.op = "stop_gradient", .name = "Identity", .when = "saving"},
     {.op = "check_range", .name = "Identity"},
 
     /* products */
@@ -193,8 +193,8 @@ const gd_onnx_row gd_onnx_rows[] = {
     REDUCE("max"),
     REDUCE("min"),
     REDUCE("logsumexp"),
-    REDUCE_SOME(.op = "norm", .when = "p=2"),
-    REDUCE_SOME(.op = "norm", .name = "ReduceL1", .when = "p=1"),
+    REDUCE_WHEN("p=2", .op = "norm"),
+    REDUCE_WHEN("p=1", .op = "norm", .name = "ReduceL1"),
     {.name = "ReduceSumSquare", .load = gd_onnx_load_sum_square},
     {.name = "ReduceLogSum", .load = gd_onnx_load_log_sum},
     {.name = "Hardmax", .load = gd_onnx_load_hardmax},
@@ -242,14 +242,14 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "one_hot_classes", .name = "OneHot", .save = gd_onnx_save_one_hot},
     {.name = "OneHot", .load = gd_onnx_load_one_hot},
     {.op = "embedding", .inputs = "weight x", .attributes = "axis!0~0", .when = "weight:rank=2 x:int x:rank>0", .cast = "i-", .load = gd_onnx_load_gather},
-    {.op = "index_select", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 index:rank=1 index:int", .cast = "-i"},
-    {.op = "select", .name = "Gather", .inputs = "x indices=index", .attributes = "axis=axis~0"},
+    {.op = "index_select", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 index:rank=1 index:int saving", .cast = "-i"},
+    {.op = "select", .name = "Gather", .inputs = "x indices=index", .attributes = "axis=axis~0", .when = "saving"},
     {.op = "gather", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 x:rank_of=index", .cast = "-i", .load = gd_onnx_load_gather_elements},
     {.op = "scatter", .inputs = "x index src", .attributes = "axis=axis~0 reduction!none~none", .cast = "-i-", .can_save = has_equal_shapes, .load = gd_onnx_load_scatter_elements},
-    {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .cast = "-i-", .can_save = has_equal_shapes},
-    {.op = "scatter_mul", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!mul~none", .cast = "-i-", .can_save = has_equal_shapes},
-    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!max~none", .when = "largest=true include_self=true", .cast = "-i-", .can_save = has_equal_shapes},
-    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!min~none", .when = "largest=false include_self=true", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .when = "saving", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_mul", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!mul~none", .when = "saving", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!max~none", .when = "largest=true include_self=true saving", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!min~none", .when = "largest=false include_self=true saving", .cast = "-i-", .can_save = has_equal_shapes},
     {.name = "GatherND", .load = gd_onnx_load_gather_nd},
     {.name = "ScatterND", .load = gd_onnx_load_scatter_nd},
     {.op = "nonzero", .name = "NonZero", .save = gd_onnx_save_nonzero},
@@ -298,7 +298,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!11~1", .when = "x:f64"},
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!1~1"},
     {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps", .when = "use_input_stats=true", .can_save = has_no_running_statistics},
-    {.op = "instance_norm", .name = "BatchNormalization", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps", .when = "use_input_stats=false"},
+    {.op = "instance_norm", .name = "BatchNormalization", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps", .when = "use_input_stats=false saving"},
     {.op = "local_response_norm", .attributes = "size=size alpha=alpha beta=beta bias=k", .when = "region=across"},
     {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false", .load = gd_onnx_load_dropout},
 
@@ -311,7 +311,7 @@ const gd_onnx_row gd_onnx_rows[] = {
 
     /* losses */
     {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-", .load = gd_onnx_load_softmax_loss},
-    {.op = "index_cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-"},
+    {.op = "index_cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int saving", .cast = "-i-"},
     {.op = "nll_loss", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "x:rank>1", .cast = "-i-"},
 
     /* constants */
@@ -347,6 +347,10 @@ const gd_onnx_row gd_onnx_rows[] = {
 };
 /* clang-format on */
 const int gd_onnx_row_count = sizeof gd_onnx_rows / sizeof *gd_onnx_rows;
+
+bool gd_onnx_row_loads(const gd_onnx_row *row) {
+    return !row->body && !row->save && !gd_operator_only_saves(row->when);
+}
 
 const char *gd_onnx_row_name(const gd_onnx_row *row) {
     const gd_op *op = row->name ? NULL : gd_op_find(row->op);

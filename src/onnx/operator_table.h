@@ -31,6 +31,9 @@ typedef struct gd_onnx_row {
 extern const gd_onnx_row gd_onnx_rows[];
 extern const int gd_onnx_row_count;
 
+/* Whether nodes of a file are loaded by the row: it may be for saving only. */
+bool gd_onnx_row_loads(const gd_onnx_row *row);
+
 /* The name of a row's ONNX operator. */
 const char *gd_onnx_row_name(const gd_onnx_row *row);
 

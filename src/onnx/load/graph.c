@@ -26,7 +26,7 @@ static bool add_rows(gd_onnx_operator *o, const char *type) {
     bool ok = true;
     for (int i = 0; i < gd_onnx_row_count && ok; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
-        if (!row->body && !row->save && strcmp(gd_onnx_row_name(row), type) == 0)
+        if (gd_onnx_row_loads(row) && strcmp(gd_onnx_row_name(row), type) == 0)
             ok = add_row(o, row);
     }
     for (int i = 0; i < gd_op_count() && ok; i++) {

@@ -68,12 +68,14 @@ static bool hides_outputs(const gd_onnx_call *c) {
  * False if it is not known. */
 static bool fill_shape(const gd_onnx_call *c, gd_shape *dims) {
     const gd_slot *x = &c->in[0];
+    if (c->n_in < 1 || !x->present) return false;
     *dims = (gd_shape){.rank = 1, .form = 1, .at = {x->rank > 1 ? x->dims[1] : 1}};
     const gd_op_attr *normalized = gd_onnx_find_option(c->op, "normalized_dims");
     if (normalized) {
         int64_t first[GD_MAX_RANK]; /* axis, negative */
         gd_onnx_convert_list(c, "trailing_axes", normalized, first);
         dims->rank = (int)-first[0];
+        if (dims->rank > x->rank) return false;
         for (int i = 0; i < dims->rank; i++) dims->at[i] = x->dims[x->rank - dims->rank + i];
     }
     for (int i = 0; i < dims->rank; i++)
@@ -96,10 +98,10 @@ gd_status gd_onnx_row_fits(const gd_onnx_call *c, const gd_onnx_row *row, bool *
         if (i >= 0 && (i >= c->n_in || !c->in[i].present) && !fill_shape(c, &dims)) return GD_OK;
     }
     for (const char *text = row->when; gd_operator_next_condition(&text, &when);) {
-        bool holds = false;
+        bool holds = when.kind == GD_OPERATOR_SAVING;
         if (when.kind == GD_OPERATOR_OPTION)
             GD_TRY(option_is(c->op, c->attrs, when.name, when.value, &holds));
-        else holds = input_fits(c, &when);
+        else if (!holds) holds = input_fits(c, &when);
         if (!holds) return GD_OK;
     }
     *fits = !row->can_save || row->can_save(c);
