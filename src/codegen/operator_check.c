@@ -111,6 +111,7 @@ static const char *check_renames(const gd_op_attr *option, const char *renames) 
         snprintf(ours, sizeof ours, "%.*s", (int)word, renames + 1);
         if (word == all || word + 1 == all || !is_one_of(option->words, ours))
             return "no such word of the option:";
+        if (all - word > GD_OPERATOR_WORD) return "too long a word:";
         renames += 1 + all;
     }
     return NULL;

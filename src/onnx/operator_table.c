@@ -1,4 +1,4 @@
-/* operator_table.c - the table that maps ops to ONNX operators.
+/* operator_table.c - the table that maps ops to ONNX operators, where their records do not.
  *
  * operator_table.h and codegen/operator_text.h describe the form of a row. Order: conditions that the text of a row cannot
  * express; the table, by family; lookups.
@@ -353,14 +353,38 @@ bool gd_onnx_row_loads(const gd_onnx_row *row) {
 }
 
 const char *gd_onnx_row_name(const gd_onnx_row *row) {
-    const gd_op *op = row->name ? NULL : gd_op_find(row->op);
-    return row->name ? row->name : op ? op->onnx : "";
+    return row->name ? row->name : gd_op_onnx_name(gd_op_find(row->op));
 }
 
-bool gd_onnx_implied_row(const gd_op *op, gd_onnx_row *row) {
-    if (!(op->flags & GD_OP_ELEMENTWISE) || !op->onnx || !*op->onnx || op->base) return false;
-    for (int i = 0; i < gd_onnx_row_count; i++)
-        if (gd_onnx_rows[i].op && strcmp(gd_onnx_rows[i].op, op->name) == 0) return false;
-    *row = (gd_onnx_row){.op = op->name};
-    return true;
+static bool is_row_of(const gd_onnx_row *row, const gd_op *op) {
+    return row->op && strcmp(row->op, op->name) == 0;
+}
+
+bool gd_onnx_record_row(const gd_op *op, gd_onnx_row *row) {
+    const gd_operator_text *t = &op->onnx;
+    bool exists = t->inputs || t->attributes || t->when || t->cast;
+    if (!exists && *gd_op_onnx_name(op) && (op->flags & GD_OP_ELEMENTWISE)) {
+        int i = 0;
+        while (i < gd_onnx_row_count && !is_row_of(&gd_onnx_rows[i], op)) i++;
+        exists = i == gd_onnx_row_count;
+    }
+    *row = (gd_onnx_row){.op = op->name,
+                         .name = t->name,
+                         .inputs = t->inputs,
+                         .attributes = t->attributes,
+                         .when = t->when,
+                         .cast = t->cast};
+    return exists;
+}
+
+bool gd_onnx_next_row(const gd_op *op, int *at, gd_onnx_row *row) {
+    if (*at == 0 && ++*at && gd_onnx_record_row(op, row)) return true;
+    for (int i = *at - 1; i < gd_onnx_row_count; i++) {
+        if (!is_row_of(&gd_onnx_rows[i], op)) continue;
+        *row = gd_onnx_rows[i];
+        *at = i + 2;
+        return true;
+    }
+    *at = gd_onnx_row_count + 1;
+    return false;
 }

@@ -1,6 +1,7 @@
-/* operator_table.h - the table that maps ops to ONNX operators.
+/* operator_table.h - how ops are mapped to ONNX operators: rows of text and functions.
  *
- * Order: rows; lookups in the records of the ops that rows name.
+ * An op that needs one row without functions has it in its record, behind the word `onnx`. The
+ * table has all other rows. Order: rows; lookups in the records of the ops that rows name.
  */
 #ifndef GRADUS_ONNX_OPERATOR_TABLE_H
 #define GRADUS_ONNX_OPERATOR_TABLE_H
@@ -28,6 +29,7 @@ typedef struct gd_onnx_row {
     gd_status (*save)(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 } gd_onnx_row;
 
+/* The table. */
 extern const gd_onnx_row gd_onnx_rows[];
 extern const int gd_onnx_row_count;
 
@@ -37,8 +39,14 @@ bool gd_onnx_row_loads(const gd_onnx_row *row);
 /* The name of a row's ONNX operator. */
 const char *gd_onnx_row_name(const gd_onnx_row *row);
 
-/* The row that follows from the record of an elementwise op; false if there is none. */
-bool gd_onnx_implied_row(const gd_op *op, gd_onnx_row *row);
+/* The row of an op's record: its text behind the name of the operator. An elementwise op that has
+ * no row in the table needs no text, if its options have the names of ONNX's attributes. False:
+ * there is none. */
+bool gd_onnx_record_row(const gd_op *op, gd_onnx_row *row);
+
+/* Gets the rows of an op one by one: that of its record, then those of the table. *at is 0 at
+ * first. False: there are no more. */
+bool gd_onnx_next_row(const gd_op *op, int *at, gd_onnx_row *row);
 
 /* --- the records of ops ----------------------------------------------------------------------- */
 

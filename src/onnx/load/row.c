@@ -1,4 +1,4 @@
-/* row.c - loads a node as one call of an op, by a row of the table.
+/* row.c - loads a node as one call of an op, by a row.
  *
  * Order: whether attributes and outputs of the node fit the row; inputs; conditions; options; the
  * call. If the node does not fit, the reason is recorded and the caller tries another row.
@@ -205,10 +205,11 @@ static gd_status keep_input_dtype(row_load *x) {
 }
 
 gd_status gd_onnx_read_row_options(const gd_pb *node, const char *op, gd_attrs *attrs, bool pads) {
-    for (int i = 0; i < gd_onnx_row_count; i++) {
-        const gd_onnx_row *row = &gd_onnx_rows[i];
-        if (!row->op || strcmp(row->op, op) != 0 || !row->attributes) continue;
-        row_load x = {.node = node, .row = row, .op = gd_op_find(op), .attrs = attrs};
+    row_load x = {.node = node, .op = gd_op_find(op), .attrs = attrs};
+    gd_onnx_row row;
+    for (int at = 0; gd_onnx_next_row(x.op, &at, &row);) {
+        if (!row.attributes) continue;
+        x.row = &row;
         if (!pads) x.padded = &gd_error_tensor; /* any tensor: it is not read */
         return read_attributes(&x);
     }

@@ -1,4 +1,4 @@
-/* row.c - saves a call as one node, by a row of the table.
+/* row.c - saves a call as one node, by a row.
  *
  * Order: whether a row fits a call; the node's inputs; its attributes; the node.
  */
@@ -328,7 +328,7 @@ gd_status gd_onnx_save_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onn
     int count = 0;
     if (row->cast && row->cast[0] == 'w' && c->out[0].dtype == GD_BF16) return save_wide(s, c, row);
     GD_TRY(node_inputs(s, c, row, inputs, &count));
-    gd_pb *node = gd_onnx_add_node(s, row->name ? row->name : c->op->onnx, "", c->label);
+    gd_pb *node = gd_onnx_add_node(s, row->name ? row->name : c->op->onnx.name, "", c->label);
     for (int i = 0; i < count; i++) gd_pb_put_string(node, "input", inputs[i] ? inputs[i] : "");
     put_outputs(node, c);
     gd_operator_attribute a;

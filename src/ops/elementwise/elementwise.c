@@ -14,7 +14,7 @@
 /*op clone(x) -> y  elementwise
  * A copy in new memory.
  *   y = x
- *   onnx Identity
+ *   onnx Identity  when saving
  */
 
 /*op cast(x, dtype:dtype) -> y  elementwise
@@ -116,7 +116,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   y  = max(a, b)
  *   ga = a == b ? 0.5 * gy : a < b ? 0 : gy
  *   gb = a == b ? 0.5 * gy : b < a ? 0 : gy
- *   onnx Max
+ *   onnx Max  when saving
  */
 
 /*op minimum(a, b) -> y  elementwise
@@ -124,7 +124,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   y  = min(a, b)
  *   ga = a == b ? 0.5 * gy : a > b ? 0 : gy
  *   gb = a == b ? 0.5 * gy : b > a ? 0 : gy
- *   onnx Min
+ *   onnx Min  when saving
  */
 
 /*op lerp(a, b, weight) -> y  elementwise float
