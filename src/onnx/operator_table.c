@@ -134,57 +134,29 @@ static bool has_known_kernel(const gd_onnx_call *c) {
 
 const gd_onnx_row gd_onnx_rows[] = {
     /* elementwise */
-    {.op = "cast", .attributes = "to=dtype saturate!1~1", .cast = "-"},
     {.op = "clamp", .inputs = "x min=min max=max", .load = gd_onnx_load_clip},
     {.name = "Sum", .load = gd_onnx_load_sum},
     {.name = "Mean", .load = gd_onnx_load_mean},
     {.name = "Max", .load = gd_onnx_load_max},
     {.name = "Min", .load = gd_onnx_load_min},
     {.name = "CastLike", .load = gd_onnx_load_cast_like},
-    {.op = "bitwise_left_shift", .name = "BitShift", .attributes = "direction!LEFT", .when = "a:u8 b:u8"},
-    {.op = "bitwise_right_shift", .name = "BitShift", .attributes = "direction!RIGHT", .when = "a:u8 b:u8"},
     {.name = "BitShift", .load = gd_onnx_load_bit_shift},
     {.name = "ThresholdedRelu", .load = gd_onnx_load_thresholded_relu},
     {.name = "Shrink", .load = gd_onnx_load_shrink},
     {.name = "Swish", .load = gd_onnx_load_swish},
-    {.op = "where", .cast = "by"},
-    {.op = "eq", .cast = "p"},
-    {.op = "logical_not", .cast = "b"},
-    {.op = "logical_and", .cast = "b"},
-    {.op = "logical_or", .cast = "b"},
-    {.op = "logical_xor", .cast = "b"},
-    {.op = "bitwise_not", .when = "x:int"},
-    {.op = "div", .when = "a:float b:float"},
     {.op = "pow", .load = gd_onnx_load_pow},
     {.op = "remainder", .attributes = "fmod!0~0", .when = "a:int b:int"},
     {.op = "remainder", .body = gd_onnx_remainder_body},
-    {.op = "fmod", .name = "Mod", .attributes = "fmod!1~0"},
     {.op = "floor_divide", .name = "Div", .when = "a:int b:int", .save = gd_onnx_save_floor_divide},
     {.op = "floor_divide", .body = gd_onnx_floor_divide_body},
     {.name = "Div", .load = gd_onnx_load_div},
-    {.op = "leaky_relu", .attributes = "alpha=slope"},
-    {.op = "celu", .attributes = "alpha=alpha", .when = "x:f32"},
-    {.op = "selu", .attributes = "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701"},
     {.name = "Selu", .load = gd_onnx_load_selu},
-    {.op = "softplus", .when = "beta=1 threshold=20"},
-    {.op = "hardsigmoid", .attributes = "alpha!0.16666667~0.2 beta!0.5~0.5"},
     {.name = "HardSigmoid", .load = gd_onnx_load_hard_sigmoid},
-    {.op = "gelu", .attributes = "approximate!none~none"},
-    {.op = "gelu_tanh", .name = "Gelu", .attributes = "approximate!tanh~none"},
-    {.op = "isinf", .attributes = "detect_negative!1~1 detect_positive!1~1", .when = "x:float"},
     {.name = "IsInf", .load = gd_onnx_load_isinf},
-    {.op = "floor", .when = "x:float"},
-    {.op = "ceil", .when = "x:float"},
-    {.op = "round", .when = "x:float"},
-    {.op = "isnan", .when = "x:float"},
-    {.op = "contiguous", .name = "Identity"},
-    {.op = "stop_gradient", .name = "Identity", .when = "saving"},
-    {.op = "check_range", .name = "Identity"},
+    {.op = "check_range", .name = "Identity"}, /* with its options; without them it is contiguous */
 
     /* products */
-    {.op = "matmul", .cast = "y"},
     {.op = "linear", .attributes = "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", .when = "x:rank=2", .load = gd_onnx_load_gemm},
-    {.op = "einsum", .attributes = "equation=equation", .cast = "y"},
 
     /* reductions */
     REDUCE("sum"),
@@ -206,8 +178,6 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "ArgMin", .load = gd_onnx_load_argmin},
     {.op = "argmin", .body = gd_onnx_argmin_body},
     {.op = "cumsum", .inputs = "x axis=axis", .attributes = "exclusive=exclusive reverse=reverse", .cast = "y", .can_save = is_reducible},
-    {.op = "softmax", .attributes = "axis=axis", .when = "x:rank>0"},
-    {.op = "log_softmax", .attributes = "axis=axis", .when = "x:rank>0"},
     {.op = "topk", .inputs = "x k:k", .attributes = "axis=axis largest=largest", .when = "x:rank>0", .can_save = is_reducible, .load = gd_onnx_load_topk},
 
     {.op = "sort", .name = "TopK", .save = gd_onnx_save_sort},
@@ -234,16 +204,12 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "split", .inputs = "x split:sizes/output_sizes", .attributes = "axis=axis", .can_save = has_known_pieces, .load = gd_onnx_load_split},
     {.op = "repeat", .inputs = "x repeats:repeats", .can_save = repeats_each_axis, .load = gd_onnx_load_tile},
     {.op = "pad", .inputs = "x pads:padding/pads constant_value=value", .attributes = "mode=mode,replicate:edge,circular:wrap", .load = gd_onnx_load_pad},
-    {.op = "tril", .inputs = "x k=diagonal", .attributes = "upper!0~1"},
-    {.op = "triu", .name = "Trilu", .inputs = "x k=diagonal", .attributes = "upper!1~1"},
 
     /* indices */
     {.op = "one_hot", .name = "OneHot", .save = gd_onnx_save_one_hot},
     {.op = "one_hot_classes", .name = "OneHot", .save = gd_onnx_save_one_hot},
     {.name = "OneHot", .load = gd_onnx_load_one_hot},
     {.op = "embedding", .inputs = "weight x", .attributes = "axis!0~0", .when = "weight:rank=2 x:int x:rank>0", .cast = "i-", .load = gd_onnx_load_gather},
-    {.op = "index_select", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 index:rank=1 index:int saving", .cast = "-i"},
-    {.op = "select", .name = "Gather", .inputs = "x indices=index", .attributes = "axis=axis~0", .when = "saving"},
     {.op = "gather", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 x:rank_of=index", .cast = "-i", .load = gd_onnx_load_gather_elements},
     {.op = "scatter", .inputs = "x index src", .attributes = "axis=axis~0 reduction!none~none", .cast = "-i-", .can_save = has_equal_shapes, .load = gd_onnx_load_scatter_elements},
     {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .when = "saving", .cast = "-i-", .can_save = has_equal_shapes},
@@ -287,8 +253,6 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "adaptive_max_pool2d", .body = gd_onnx_adaptive_body},
     {.op = "adaptive_max_pool3d", .name = "GlobalMaxPool", .save = gd_onnx_save_adaptive},
     {.op = "adaptive_max_pool3d", .body = gd_onnx_adaptive_body},
-    {.op = "global_avg_pool", .cast = "w"},
-    {.op = "global_max_pool", .cast = "w"},
     {.op = "batch_norm", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps momentum? spatial? training_mode!0~0", .when = "training=false x:rank>1", .load = gd_onnx_load_batch_norm},
     {.name = "RMSNormalization", .load = gd_onnx_load_rms_norm},
     {.name = "MeanVarianceNormalization", .load = gd_onnx_load_mean_variance},
@@ -299,7 +263,6 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!1~1"},
     {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps", .when = "use_input_stats=true", .can_save = has_no_running_statistics},
     {.op = "instance_norm", .name = "BatchNormalization", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps", .when = "use_input_stats=false saving"},
-    {.op = "local_response_norm", .attributes = "size=size alpha=alpha beta=beta bias=k", .when = "region=across"},
     {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false", .load = gd_onnx_load_dropout},
 
     {.op = "resize", .name = "Resize", .save = gd_onnx_save_resize},
@@ -311,8 +274,6 @@ const gd_onnx_row gd_onnx_rows[] = {
 
     /* losses */
     {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-", .load = gd_onnx_load_softmax_loss},
-    {.op = "index_cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int saving", .cast = "-i-"},
-    {.op = "nll_loss", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "x:rank>1", .cast = "-i-"},
 
     /* constants */
     {.op = "full_like", .name = "Expand", .save = gd_onnx_save_full_like},
