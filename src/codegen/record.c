@@ -266,22 +266,8 @@ static bool parse_neutral(gd_record *r, char *s) {
     return gd_record_fail(r, "expected an input and a number at", s);
 }
 
-/* Parses "Conv   caffe Convolution", the text after the first key. */
-static bool parse_format_names(gd_record *r, const char *key, char *s) {
-    char end;
-    do {
-        char *value = gd_record_name(&s, &end);
-        if (strcmp(key, "onnx") == 0) r->onnx = value ? value : "";
-        if (strcmp(key, "caffe") == 0) r->caffe = value ? value : "";
-        if (!value || end == 0) return true;
-        s++;
-        key = gd_record_name(&s, &end);
-        s++;
-    } while (key && end);
-    return true;
-}
-static bool parse_onnx_names(gd_record *r, char *s) { return parse_format_names(r, "onnx", s); }
-static bool parse_caffe_names(gd_record *r, char *s) { return parse_format_names(r, "caffe", s); }
+static bool parse_onnx(gd_record *r, char *s) { return gd_record_operators(r, "onnx", s); }
+static bool parse_caffe(gd_record *r, char *s) { return gd_record_operators(r, "caffe", s); }
 
 static bool parse_attr(gd_record *r, char *name, char *rest) {
     gd_op_attr *attr = add_attr(r);
@@ -336,9 +322,9 @@ static const struct {
     bool makers; /* only in records of layers and so on, not of ops */
     bool (*parse)(gd_record *r, char *rest);
 } lines[] = {
-    {"finds", true, parse_finds},      {"options", true, parse_options_of},
-    {"saves", false, parse_saves},     {"neutral", false, parse_neutral},
-    {"onnx", false, parse_onnx_names}, {"caffe", false, parse_caffe_names},
+    {"finds", true, parse_finds},  {"options", true, parse_options_of},
+    {"saves", false, parse_saves}, {"neutral", false, parse_neutral},
+    {"onnx", false, parse_onnx},   {"caffe", false, parse_caffe},
 };
 enum { N_LINES = sizeof lines / sizeof *lines };
 
@@ -381,6 +367,7 @@ void gd_record_each_word(void (*visit)(const char *word)) {
     for (int i = 0; i < N_LINES; i++) visit(lines[i].word);
     visit("tensor?");
     visit("tensor!?");
+    gd_record_each_operator_word(visit);
     gd_record_each_fact(visit);
 }
 
@@ -413,13 +400,16 @@ static bool check_exprs(gd_record *r) {
 }
 
 static bool parse_record(gd_record *r, char *text, bool maker) {
-    *r = (gd_record){.text = text, .name = "", .doc = "", .onnx = "", .caffe = "", .maker = maker};
+    *r = (gd_record){
+        .text = text, .name = "", .doc = "", .onnx.name = "", .caffe.name = "", .maker = maker};
     r->saves_in = ~0u;
     char *doc_end = NULL;
-    for (char *line = text, *next; line; line = next) {
-        next = strchr(line, '\n');
-        if (next) *next++ = 0;
-        r->error_line++;
+    int number = 1, joined;
+    for (char *line = text, *next; line; line = next, number += 1 + joined) {
+        char *end = gd_record_join_operator(r, line, &joined);
+        next = *end ? end + 1 : NULL;
+        *end = 0;
+        r->error_line = number;
         size_t indent = strspn(line, " ");
         char *body = trim_spaces(line);
         if (!*body) continue;
@@ -450,7 +440,7 @@ static bool parse_record(gd_record *r, char *text, bool maker) {
             return gd_record_fail(r, "an op cannot have a list of floats:", r->attrs[i].name);
     if ((r->flags & GD_OP_ELEMENTWISE) && r->n_exprs == 0)
         return gd_record_fail(r, "an elementwise op needs an expression:", r->name);
-    return check_exprs(r);
+    return check_exprs(r) && (maker || gd_record_check_operators(r));
 }
 
 bool gd_record_add_options(gd_record *r, const gd_op_attr *attrs, int count) {

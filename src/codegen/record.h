@@ -19,7 +19,9 @@
  *       gives indices < x[axis]      (the range of an output, in the same syntax)
  *       fuses relu(linear(x, w, b))  (plans replace the two by this op; conv1d|conv2d: either)
  *       folds batch_norm(conv2d(x, w, b), ...)
- *       onnx Name   caffe Name
+ *       onnx Name(inputs) attributes  when conditions  cast letters   caffe Name
+ *                                    (operator_text.h has the words; all but the name may be
+ *                                    missing; lines that are indented further continue the text)
  *
  * Inputs: `x`, `b?` optional, `xs*` any number, `x!` mutated (also `x!?`). Required attributes:
  * `dims:int[]`. Outputs: `y`, `ys*`, `mask~` hidden. Types: int, float, number (a float or a 64-bit
@@ -48,6 +50,7 @@
 
 #include "codegen/facts.h"
 #include "codegen/ir.h"
+#include "codegen/operator_text.h"
 #include "gradus/op.h"
 
 enum { GD_RECORD_MAX = 24, GD_RECORD_WORDS = 16, GD_MAX_FINDS = 4 };
@@ -65,7 +68,9 @@ typedef struct gd_record_expr {
 
 typedef struct gd_record {
     char *text; /* all strings below point into it */
-    char *name, *doc, *onnx, *caffe;
+    char *name, *doc;
+    gd_operator_text onnx, caffe;
+    int onnx_line, caffe_line; /* where these texts begin */
     unsigned flags;
     bool inplace_too; /* flag `inplace`: the op has an in-place form, too */
     gd_op_param inputs[GD_RECORD_MAX], outputs[GD_RECORD_MAX];

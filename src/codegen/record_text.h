@@ -22,4 +22,14 @@ int gd_record_input(const gd_record *record, const char *name);
 bool gd_record_fact(gd_record *record, const char *word, char *rest, bool *is_fact);
 void gd_record_each_fact(void (*visit)(const char *word));
 
+/* Parses a line that names an operator of `system`, and of others after it; `rest` is the text
+ * after that word. */
+bool gd_record_operators(gd_record *record, const char *system, char *rest);
+/* Returns the end of a line. If the line names an operator, those below that are indented further
+ * continue it: the line breaks become spaces, and *joined is their number. */
+char *gd_record_join_operator(gd_record *record, char *line, int *joined);
+/* Checks the operators, when all inputs and options are known. */
+bool gd_record_check_operators(gd_record *record);
+void gd_record_each_operator_word(void (*visit)(const char *word));
+
 #endif

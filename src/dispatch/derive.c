@@ -38,8 +38,6 @@ static const gd_op *make_gradient_op(const gd_op *parent, int input, const gd_ir
     d->output.name = "g";
     d->op = (gd_op){.name = d->name,
                     .doc = "",
-                    .onnx = "",
-                    .caffe = "",
                     .flags = GD_OP_ELEMENTWISE | GD_OP_INTERNAL,
                     .inputs = d->inputs,
                     .n_inputs = n,

@@ -59,8 +59,6 @@ static gd_fusion *make_fusion(const gd_fusion *model) {
     memset(&f->state, 0, sizeof f->state);
     f->op = (gd_op){.name = f->name,
                     .doc = "",
-                    .onnx = "",
-                    .caffe = "",
                     .flags = GD_OP_INTERNAL | (elementwise ? GD_OP_ELEMENTWISE : 0),
                     .inputs = f->inputs,
                     .n_inputs = n_in,

@@ -8,6 +8,7 @@
 
 #include "codegen/facts.h"
 #include "codegen/ir.h"
+#include "codegen/operator_text.h"
 #include "core/error.h"
 #include "core/tensor.h"
 #include "core/tensor_list.h"
@@ -16,7 +17,8 @@
 typedef struct gd_op_state gd_op_state;
 
 struct gd_op {
-    const char *name, *doc, *onnx, *caffe;
+    const char *name, *doc;
+    gd_operator_text onnx, caffe;
     const char *family; /* its folder in src/ops; NULL: created at run time */
     unsigned flags;
     const gd_op_param *inputs, *outputs;

@@ -1,14 +1,14 @@
 /* onnx.h - ONNX files: the overview of this folder, and what load/ and save/ share.
  *
- * operator_table.c maps ops to ONNX operators. Saving reads a row of the table from left to right
- * (op to operator), loading from right to left. An elementwise op whose record names an operator,
- * and whose options have the names of ONNX's attributes, needs no row.
+ * A row maps an op to an ONNX operator. It is a text in the op's record, behind the word `onnx`, or
+ * an entry of operator_table.c. Saving reads it from left to right (op to operator), loading from
+ * right to left.
  *
  * Loading a file (gd_onnx_load):
  *   schema.c                 the protocol buffer's fields; format/protobuf.h parses the bytes
  *   load/load.c              versions, initializers, inputs; then the nodes; then the outputs
  *   load/graph.c             the nodes of the model's graph and of subgraphs, in their order
- *   load/row.c               one node as one call of an op, by a row of the table;
+ *   load/row.c               one node as one call of an op, by a row;
  *     load/attribute.c         its attributes as options, load/node_io.c its inputs and outputs
  *   load/operators/          operators that a row cannot describe, one file for each family
  *   load/own_node.c          nodes of the domain "gradus", which name an op and its options
@@ -21,7 +21,7 @@
  *   save/save.c              inputs and outputs of the file, metadata
  *   save/part.c              the nodes that the outputs need, in the order of the graph
  *   save/call.c              one call of an op, by the first of these that applies:
- *     save/row.c               a row of the table
+ *     save/row.c               a row of text
  *     save/multi_node.c        a function of the row that adds several nodes; others are in
  *                              save/recurrent.c and save/size_list.c
  *     save/expression.c        the expression of an elementwise op

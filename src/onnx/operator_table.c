@@ -1,6 +1,6 @@
-/* operator_table.c - the table that maps ops to ONNX operators.
+/* operator_table.c - the table that maps ops to ONNX operators, where their records do not.
  *
- * operator_table.h describes the form of a row. Order: conditions that the text of a row cannot
+ * operator_table.h and codegen/operator_text.h describe the form of a row. Order: conditions that the text of a row cannot
  * express; the table, by family; lookups.
  */
 #include "onnx/operator_table.h"
@@ -107,16 +107,16 @@ static bool has_known_kernel(const gd_onnx_call *c) {
 
 /* Each row is on one line, so clang-format is off. */
 /* clang-format off */
-#define REDUCE_SOME(...) \
-    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes?", .can_save = has_axes}, \
-    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes!1~0", .can_save = has_no_axes}
-#define REDUCE(which) REDUCE_SOME(.op = which, .cast = "y")
+#define REDUCE_WHEN(condition, ...) \
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes?", .when = condition, .can_save = has_axes}, \
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes!1~0", .when = condition " saving", .can_save = has_no_axes}
+#define REDUCE(which) REDUCE_WHEN("", .op = which, .cast = "y")
 
 #define CONV_ATTRIBUTES "strides=stride dilations=dilation group=groups kernel_shape? "
 #define CONV(which, rank) \
     {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding*2 auto_pad!NOTSET~NOTSET", .when = "pad_mode=explicit x:rank=" rank, .cast = "w"}, \
     {.op = which, .attributes = CONV_ATTRIBUTES "auto_pad!VALID~NOTSET", .when = "pad_mode=valid x:rank=" rank, .cast = "w"}, \
-    {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding/same_pads auto_pad!NOTSET~NOTSET", .when = "pad_mode=same x:rank=" rank, .cast = "w", .can_save = has_known_kernel}, \
+    {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding/same_pads auto_pad!NOTSET~NOTSET", .when = "pad_mode=same saving x:rank=" rank, .cast = "w", .can_save = has_known_kernel}, \
     {.op = which, .attributes = CONV_ATTRIBUTES "auto_pad!SAME_UPPER~NOTSET", .when = "pad_mode=same x:rank=" rank, .cast = "w"}
 #define CONV_TRANSPOSE(which, rank) \
     {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
@@ -134,57 +134,29 @@ static bool has_known_kernel(const gd_onnx_call *c) {
 
 const gd_onnx_row gd_onnx_rows[] = {
     /* elementwise */
-    {.op = "cast", .attributes = "to=dtype saturate!1~1", .cast = "-"},
     {.op = "clamp", .inputs = "x min=min max=max", .load = gd_onnx_load_clip},
     {.name = "Sum", .load = gd_onnx_load_sum},
     {.name = "Mean", .load = gd_onnx_load_mean},
     {.name = "Max", .load = gd_onnx_load_max},
     {.name = "Min", .load = gd_onnx_load_min},
     {.name = "CastLike", .load = gd_onnx_load_cast_like},
-    {.op = "bitwise_left_shift", .name = "BitShift", .attributes = "direction!LEFT", .when = "a:u8 b:u8"},
-    {.op = "bitwise_right_shift", .name = "BitShift", .attributes = "direction!RIGHT", .when = "a:u8 b:u8"},
     {.name = "BitShift", .load = gd_onnx_load_bit_shift},
     {.name = "ThresholdedRelu", .load = gd_onnx_load_thresholded_relu},
     {.name = "Shrink", .load = gd_onnx_load_shrink},
     {.name = "Swish", .load = gd_onnx_load_swish},
-    {.op = "where", .cast = "by"},
-    {.op = "eq", .cast = "p"},
-    {.op = "logical_not", .cast = "b"},
-    {.op = "logical_and", .cast = "b"},
-    {.op = "logical_or", .cast = "b"},
-    {.op = "logical_xor", .cast = "b"},
-    {.op = "bitwise_not", .when = "x:int"},
-    {.op = "div", .when = "a:float b:float"},
     {.op = "pow", .load = gd_onnx_load_pow},
     {.op = "remainder", .attributes = "fmod!0~0", .when = "a:int b:int"},
     {.op = "remainder", .body = gd_onnx_remainder_body},
-    {.op = "fmod", .name = "Mod", .attributes = "fmod!1~0"},
     {.op = "floor_divide", .name = "Div", .when = "a:int b:int", .save = gd_onnx_save_floor_divide},
     {.op = "floor_divide", .body = gd_onnx_floor_divide_body},
     {.name = "Div", .load = gd_onnx_load_div},
-    {.op = "leaky_relu", .attributes = "alpha=slope"},
-    {.op = "celu", .attributes = "alpha=alpha", .when = "x:f32"},
-    {.op = "selu", .attributes = "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701"},
     {.name = "Selu", .load = gd_onnx_load_selu},
-    {.op = "softplus", .when = "beta=1 threshold=20"},
-    {.op = "hardsigmoid", .attributes = "alpha!0.16666667~0.2 beta!0.5~0.5"},
     {.name = "HardSigmoid", .load = gd_onnx_load_hard_sigmoid},
-    {.op = "gelu", .attributes = "approximate!none~none"},
-    {.op = "gelu_tanh", .name = "Gelu", .attributes = "approximate!tanh~none"},
-    {.op = "isinf", .attributes = "detect_negative!1~1 detect_positive!1~1", .when = "x:float"},
     {.name = "IsInf", .load = gd_onnx_load_isinf},
-    {.op = "floor", .when = "x:float"},
-    {.op = "ceil", .when = "x:float"},
-    {.op = "round", .when = "x:float"},
-    {.op = "isnan", .when = "x:float"},
-    {.op = "contiguous", .name = "Identity"},
-    {.op = "stop_gradient", .name = "Identity"},
-    {.op = "check_range", .name = "Identity"},
+    {.op = "check_range", .name = "Identity"}, /* with its options; without them it is contiguous */
 
     /* products */
-    {.op = "matmul", .cast = "y"},
     {.op = "linear", .attributes = "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", .when = "x:rank=2", .load = gd_onnx_load_gemm},
-    {.op = "einsum", .attributes = "equation=equation", .cast = "y"},
 
     /* reductions */
     REDUCE("sum"),
@@ -193,8 +165,8 @@ const gd_onnx_row gd_onnx_rows[] = {
     REDUCE("max"),
     REDUCE("min"),
     REDUCE("logsumexp"),
-    REDUCE_SOME(.op = "norm", .when = "p=2"),
-    REDUCE_SOME(.op = "norm", .name = "ReduceL1", .when = "p=1"),
+    REDUCE_WHEN("p=2", .op = "norm"),
+    REDUCE_WHEN("p=1", .op = "norm", .name = "ReduceL1"),
     {.name = "ReduceSumSquare", .load = gd_onnx_load_sum_square},
     {.name = "ReduceLogSum", .load = gd_onnx_load_log_sum},
     {.name = "Hardmax", .load = gd_onnx_load_hardmax},
@@ -206,8 +178,6 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "ArgMin", .load = gd_onnx_load_argmin},
     {.op = "argmin", .body = gd_onnx_argmin_body},
     {.op = "cumsum", .inputs = "x axis=axis", .attributes = "exclusive=exclusive reverse=reverse", .cast = "y", .can_save = is_reducible},
-    {.op = "softmax", .attributes = "axis=axis", .when = "x:rank>0"},
-    {.op = "log_softmax", .attributes = "axis=axis", .when = "x:rank>0"},
     {.op = "topk", .inputs = "x k:k", .attributes = "axis=axis largest=largest", .when = "x:rank>0", .can_save = is_reducible, .load = gd_onnx_load_topk},
 
     {.op = "sort", .name = "TopK", .save = gd_onnx_save_sort},
@@ -234,22 +204,18 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "split", .inputs = "x split:sizes/output_sizes", .attributes = "axis=axis", .can_save = has_known_pieces, .load = gd_onnx_load_split},
     {.op = "repeat", .inputs = "x repeats:repeats", .can_save = repeats_each_axis, .load = gd_onnx_load_tile},
     {.op = "pad", .inputs = "x pads:padding/pads constant_value=value", .attributes = "mode=mode,replicate:edge,circular:wrap", .load = gd_onnx_load_pad},
-    {.op = "tril", .inputs = "x k=diagonal", .attributes = "upper!0~1"},
-    {.op = "triu", .name = "Trilu", .inputs = "x k=diagonal", .attributes = "upper!1~1"},
 
     /* indices */
     {.op = "one_hot", .name = "OneHot", .save = gd_onnx_save_one_hot},
     {.op = "one_hot_classes", .name = "OneHot", .save = gd_onnx_save_one_hot},
     {.name = "OneHot", .load = gd_onnx_load_one_hot},
     {.op = "embedding", .inputs = "weight x", .attributes = "axis!0~0", .when = "weight:rank=2 x:int x:rank>0", .cast = "i-", .load = gd_onnx_load_gather},
-    {.op = "index_select", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 index:rank=1 index:int", .cast = "-i"},
-    {.op = "select", .name = "Gather", .inputs = "x indices=index", .attributes = "axis=axis~0"},
     {.op = "gather", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 x:rank_of=index", .cast = "-i", .load = gd_onnx_load_gather_elements},
     {.op = "scatter", .inputs = "x index src", .attributes = "axis=axis~0 reduction!none~none", .cast = "-i-", .can_save = has_equal_shapes, .load = gd_onnx_load_scatter_elements},
-    {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .cast = "-i-", .can_save = has_equal_shapes},
-    {.op = "scatter_mul", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!mul~none", .cast = "-i-", .can_save = has_equal_shapes},
-    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!max~none", .when = "largest=true include_self=true", .cast = "-i-", .can_save = has_equal_shapes},
-    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!min~none", .when = "largest=false include_self=true", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .when = "saving", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_mul", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!mul~none", .when = "saving", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!max~none", .when = "largest=true include_self=true saving", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!min~none", .when = "largest=false include_self=true saving", .cast = "-i-", .can_save = has_equal_shapes},
     {.name = "GatherND", .load = gd_onnx_load_gather_nd},
     {.name = "ScatterND", .load = gd_onnx_load_scatter_nd},
     {.op = "nonzero", .name = "NonZero", .save = gd_onnx_save_nonzero},
@@ -287,8 +253,6 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "adaptive_max_pool2d", .body = gd_onnx_adaptive_body},
     {.op = "adaptive_max_pool3d", .name = "GlobalMaxPool", .save = gd_onnx_save_adaptive},
     {.op = "adaptive_max_pool3d", .body = gd_onnx_adaptive_body},
-    {.op = "global_avg_pool", .cast = "w"},
-    {.op = "global_max_pool", .cast = "w"},
     {.op = "batch_norm", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps momentum? spatial? training_mode!0~0", .when = "training=false x:rank>1", .load = gd_onnx_load_batch_norm},
     {.name = "RMSNormalization", .load = gd_onnx_load_rms_norm},
     {.name = "MeanVarianceNormalization", .load = gd_onnx_load_mean_variance},
@@ -298,8 +262,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!11~1", .when = "x:f64"},
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!1~1"},
     {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps", .when = "use_input_stats=true", .can_save = has_no_running_statistics},
-    {.op = "instance_norm", .name = "BatchNormalization", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps", .when = "use_input_stats=false"},
-    {.op = "local_response_norm", .attributes = "size=size alpha=alpha beta=beta bias=k", .when = "region=across"},
+    {.op = "instance_norm", .name = "BatchNormalization", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps", .when = "use_input_stats=false saving"},
     {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false", .load = gd_onnx_load_dropout},
 
     {.op = "resize", .name = "Resize", .save = gd_onnx_save_resize},
@@ -311,8 +274,6 @@ const gd_onnx_row gd_onnx_rows[] = {
 
     /* losses */
     {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-", .load = gd_onnx_load_softmax_loss},
-    {.op = "index_cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-"},
-    {.op = "nll_loss", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "x:rank>1", .cast = "-i-"},
 
     /* constants */
     {.op = "full_like", .name = "Expand", .save = gd_onnx_save_full_like},
@@ -348,15 +309,43 @@ const gd_onnx_row gd_onnx_rows[] = {
 /* clang-format on */
 const int gd_onnx_row_count = sizeof gd_onnx_rows / sizeof *gd_onnx_rows;
 
-const char *gd_onnx_row_name(const gd_onnx_row *row) {
-    const gd_op *op = row->name ? NULL : gd_op_find(row->op);
-    return row->name ? row->name : op ? op->onnx : "";
+bool gd_onnx_row_loads(const gd_onnx_row *row) {
+    return !row->body && !row->save && !gd_operator_only_saves(row->when);
 }
 
-bool gd_onnx_implied_row(const gd_op *op, gd_onnx_row *row) {
-    if (!(op->flags & GD_OP_ELEMENTWISE) || !op->onnx || !*op->onnx || op->base) return false;
-    for (int i = 0; i < gd_onnx_row_count; i++)
-        if (gd_onnx_rows[i].op && strcmp(gd_onnx_rows[i].op, op->name) == 0) return false;
-    *row = (gd_onnx_row){.op = op->name};
-    return true;
+const char *gd_onnx_row_name(const gd_onnx_row *row) {
+    return row->name ? row->name : gd_op_onnx_name(gd_op_find(row->op));
+}
+
+static bool is_row_of(const gd_onnx_row *row, const gd_op *op) {
+    return row->op && strcmp(row->op, op->name) == 0;
+}
+
+bool gd_onnx_record_row(const gd_op *op, gd_onnx_row *row) {
+    const gd_operator_text *t = &op->onnx;
+    bool exists = t->inputs || t->attributes || t->when || t->cast;
+    if (!exists && *gd_op_onnx_name(op) && (op->flags & GD_OP_ELEMENTWISE)) {
+        int i = 0;
+        while (i < gd_onnx_row_count && !is_row_of(&gd_onnx_rows[i], op)) i++;
+        exists = i == gd_onnx_row_count;
+    }
+    *row = (gd_onnx_row){.op = op->name,
+                         .name = t->name,
+                         .inputs = t->inputs,
+                         .attributes = t->attributes,
+                         .when = t->when,
+                         .cast = t->cast};
+    return exists;
+}
+
+bool gd_onnx_next_row(const gd_op *op, int *at, gd_onnx_row *row) {
+    if (*at == 0 && ++*at && gd_onnx_record_row(op, row)) return true;
+    for (int i = *at - 1; i < gd_onnx_row_count; i++) {
+        if (!is_row_of(&gd_onnx_rows[i], op)) continue;
+        *row = gd_onnx_rows[i];
+        *at = i + 2;
+        return true;
+    }
+    *at = gd_onnx_row_count + 1;
+    return false;
 }

@@ -312,8 +312,7 @@ static bool has_groups(const maker_kind *k) { return strcmp(k->word, "optimizer"
  * Options of the same name have the same type; bools are integers, so that "not given" is a
  * value. */
 static maker *group_maker(void) {
-    static maker all = {.full = "group",
-                        .record = {.name = "group", .doc = "", .onnx = "", .caffe = ""}};
+    static maker all = {.full = "group", .record = {.name = "group", .doc = ""}};
     gd_record *r = &all.record;
     static bool collected;
     for (int i = 0; i < n_makers && !collected; i++)
@@ -437,7 +436,7 @@ void print_makers(FILE *out, const source *s) {
         if (r.n_finds) fprintf(out, ", .finds = %s_finds_, .n_finds = %d", m->full, r.n_finds);
         fprintf(out, ",\n    .record = {.name = \"%s\", .doc = ", m->record.name);
         print_string(out, r.doc);
-        fprintf(out, ", .onnx = \"%s\", .caffe = \"%s\"", r.onnx, r.caffe);
+        print_operators(out, &r);
         int required = 0;
         while (required < r.n_inputs && !r.inputs[required].optional &&
                !r.inputs[required].variadic)

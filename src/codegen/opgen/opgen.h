@@ -144,6 +144,8 @@ void print_maker_counts(FILE *out);
 
 /* Helpers that several files share. */
 void print_string(FILE *out, const char *text);
+/* The fields .onnx and .caffe of a record that has them, each after a comma. */
+void print_operators(FILE *out, const gd_record *record);
 void print_params(FILE *out, const char *name, const char *which, const gd_op_param *p, int n);
 void print_attrs(FILE *out, const gd_record *r);
 const char *type_text(const gd_op_attr *a);

@@ -59,10 +59,10 @@ static void print_section(FILE *out, const op *o) {
     if (r->flags & GD_OP_NO_GRAD) fputs("No gradient.\n", out);
     if (r->flags & GD_OP_LOW_PRECISION) fputs("Autocast: low precision.\n", out);
     if (r->flags & GD_OP_FULL_PRECISION) fputs("Autocast: f32.\n", out);
-    if (*r->onnx || *r->caffe) {
+    if (*r->onnx.name || *r->caffe.name) {
         fputs("\n", out);
-        if (*r->onnx) fprintf(out, "ONNX `%s`. ", r->onnx);
-        if (*r->caffe) fprintf(out, "Caffe `%s`.", r->caffe);
+        if (*r->onnx.name) fprintf(out, "ONNX `%s`. ", r->onnx.name);
+        if (*r->caffe.name) fprintf(out, "Caffe `%s`.", r->caffe.name);
         fputs("\n", out);
     }
     if (has_options(o)) {

@@ -14,6 +14,24 @@ void print_string(FILE *out, const char *text) {
     fputc('"', out);
 }
 
+static void print_operator(FILE *out, const char *system, const gd_operator_text *t) {
+    const char *const names[] = {"inputs", "attributes", "when", "cast"};
+    const char *const lists[] = {t->inputs, t->attributes, t->when, t->cast};
+    if (!*t->name) return;
+    fprintf(out, ",\n    .%s = {.name = \"%s\"", system, t->name);
+    for (int i = 0; i < 4; i++) {
+        if (!lists[i]) continue;
+        fprintf(out, ", .%s = ", names[i]);
+        print_string(out, lists[i]);
+    }
+    fputs("}", out);
+}
+
+void print_operators(FILE *out, const gd_record *r) {
+    print_operator(out, "onnx", &r->onnx);
+    print_operator(out, "caffe", &r->caffe);
+}
+
 /* A number as a C constant; infinities and NaN have no digits. */
 static void print_real(FILE *out, double value) {
     if (value != value) fputs("NAN", out);
@@ -182,9 +200,8 @@ static void print_record(FILE *out, op *o, bool inplace) {
             inplace ? "_" : "", r->name, inplace ? "_" : "");
     print_string(out, r->doc);
     fprintf(out, ",\n    .family = \"%s\"", o->source->family);
-    fprintf(out, ",\n    .onnx = \"%s\", .caffe = \"%s\",\n    .flags = 0x%x,\n",
-            inplace ? "" : r->onnx, inplace ? "" : r->caffe,
-            r->flags | (inplace ? GD_OP_INPLACE : 0));
+    if (!inplace) print_operators(out, r);
+    fprintf(out, ",\n    .flags = 0x%x,\n", r->flags | (inplace ? GD_OP_INPLACE : 0));
     if (r->n_inputs)
         fprintf(out,
                 "    .inputs = %s%s_inputs_, .n_inputs = %d, .n_required = %d, .n_mutated = %d,\n",

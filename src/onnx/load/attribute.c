@@ -97,7 +97,7 @@ static const char *rename_word(const char *renames, const char *word, char *rena
         const char *colon = strchr(at, ':');
         const size_t length = colon ? strcspn(colon + 1, ",") : 0;
         if (colon && strlen(word) == length && strncmp(colon + 1, word, length) == 0) {
-            snprintf(renamed, GD_ONNX_WORD, "%.*s", (int)(colon - at - 1), at + 1);
+            snprintf(renamed, GD_OPERATOR_WORD, "%.*s", (int)(colon - at - 1), at + 1);
             return renamed;
         }
     }
@@ -128,9 +128,9 @@ gd_status gd_onnx_set_numbers(gd_attrs *attrs, const gd_op_attr *option, const c
                    option->name);
 }
 
-gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_onnx_attribute *word,
+gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_operator_attribute *word,
                              const gd_op_attr *option, const gd_pb *a) {
-    char text[256], renamed[GD_ONNX_WORD];
+    char text[256], renamed[GD_OPERATOR_WORD];
     double number = 0;
     if (attribute_text(a, text, sizeof text) && strcmp(text, "none") == 0 &&
         option->type != GD_ATTR_WORD)
@@ -140,7 +140,7 @@ gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_onnx_attribute *word,
     case GD_ATTR_NUMBER:
         if (option->type == GD_ATTR_NUMBER && gd_pb_count(a, "i"))
             return gd_attrs_put_int(attrs, option->name, gd_pb_int(a, "i", 0));
-        GD_TRY(attribute_number(a, word->onnx, &number));
+        GD_TRY(attribute_number(a, word->theirs, &number));
         return gd_attrs_put_float(attrs, option->name, number);
     case GD_ATTR_BOOL: return gd_attrs_put_int(attrs, option->name, gd_pb_int(a, "i", 0) != 0);
     case GD_ATTR_DTYPE: {
@@ -149,32 +149,32 @@ gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_onnx_attribute *word,
         const gd_dtype dtype = gd_onnx_dtype(gd_pb_int(a, "i", 0));
         if (dtype == GD_DTYPE_NONE)
             return gd_fail(GD_E_UNSUPPORTED, "its attribute '%s' is %s, which no dtype can hold",
-                           word->onnx, gd_onnx_type_name(gd_pb_int(a, "i", 0)));
+                           word->theirs, gd_onnx_type_name(gd_pb_int(a, "i", 0)));
         return gd_attrs_put_text(attrs, option->name, gd_dtype_name(dtype));
     }
     case GD_ATTR_WORD:
-        if (!attribute_text(a, text, sizeof text)) return fail_attribute(word->onnx, "a word");
+        if (!attribute_text(a, text, sizeof text)) return fail_attribute(word->theirs, "a word");
         return gd_attrs_put_text(attrs, option->name, rename_word(word->renames, text, renamed));
     case GD_ATTR_STRING:
-        if (!attribute_text(a, text, sizeof text)) return fail_attribute(word->onnx, "a string");
+        if (!attribute_text(a, text, sizeof text)) return fail_attribute(word->theirs, "a string");
         return gd_attrs_put_text(attrs, option->name, text);
     default: {
         const gd_pb_list *list = gd_pb_get(a, "ints");
         if (!list) list = gd_pb_get(a, "i");
         int64_t numbers[GD_ONNX_MAX_NUMBERS], zero = 0;
         if (list && list->count > GD_ONNX_MAX_NUMBERS)
-            return fail_attribute(word->onnx, "a shorter list");
+            return fail_attribute(word->theirs, "a shorter list");
         int count = list ? (int)list->count : gd_pb_int(a, "type", 0) == 2 ? 1 : 0;
         memcpy(numbers, list ? list->ints : &zero, sizeof *numbers * (size_t)count);
-        if (word->twice) GD_TRY(halve_list(word->onnx, &count, numbers));
-        return gd_onnx_set_numbers(attrs, option, word->onnx, count, numbers);
+        if (word->twice) GD_TRY(halve_list(word->theirs, &count, numbers));
+        return gd_onnx_set_numbers(attrs, option, word->theirs, count, numbers);
     }
     }
 }
 
-bool gd_onnx_has_fixed_value(const gd_pb *a, const gd_onnx_attribute *word) {
+bool gd_onnx_has_fixed_value(const gd_pb *a, const gd_operator_attribute *word) {
     char text[64];
-    if (!a) return strcmp(word->fixed, word->onnx_default) == 0;
+    if (!a) return strcmp(word->fixed, word->their_default) == 0;
     if (attribute_text(a, text, sizeof text)) return strcmp(text, word->fixed) == 0;
     const double expected = gd_double_parse(word->fixed, NULL);
     const gd_pb_list *list = gd_pb_get(a, "ints");

@@ -1,6 +1,6 @@
 /* graph.c - loads the nodes of a graph, in their order.
  *
- * Order: the rows of the table that can load an operator; nodes; subgraphs of If, Loop and Scan.
+ * Order: the rows that can load an operator; nodes; subgraphs of If, Loop and Scan.
  */
 #include <string.h>
 
@@ -10,7 +10,8 @@
 
 /* --- rows of an operator ---------------------------------------------------------------------- */
 
-/* The rows that can load an operator: those of the table, then those implied by records of ops. */
+/* The rows that can load an operator: those of records, those of the table, and at last those of
+ * ops that the program has defined. */
 typedef struct gd_onnx_operator {
     int count, room;
     gd_onnx_row *rows;
@@ -22,20 +23,26 @@ static bool add_row(gd_onnx_operator *o, const gd_onnx_row *row) {
     return true;
 }
 
-static bool add_rows(gd_onnx_operator *o, const char *type) {
+static bool add_record_rows(gd_onnx_operator *o, const char *type, unsigned user) {
     bool ok = true;
-    for (int i = 0; i < gd_onnx_row_count && ok; i++) {
-        const gd_onnx_row *row = &gd_onnx_rows[i];
-        if (!row->body && !row->save && strcmp(gd_onnx_row_name(row), type) == 0)
-            ok = add_row(o, row);
-    }
     for (int i = 0; i < gd_op_count() && ok; i++) {
         gd_onnx_row row;
         const gd_op *op = gd_op_at(i);
-        if (op->onnx && strcmp(op->onnx, type) == 0 && gd_onnx_implied_row(op, &row))
+        if ((op->flags & GD_OP_USER) == user && strcmp(gd_op_onnx_name(op), type) == 0 &&
+            gd_onnx_record_row(op, &row) && gd_onnx_row_loads(&row))
             ok = add_row(o, &row);
     }
     return ok;
+}
+
+static bool add_rows(gd_onnx_operator *o, const char *type) {
+    bool ok = add_record_rows(o, type, 0);
+    for (int i = 0; i < gd_onnx_row_count && ok; i++) {
+        const gd_onnx_row *row = &gd_onnx_rows[i];
+        if (gd_onnx_row_loads(row) && strcmp(gd_onnx_row_name(row), type) == 0)
+            ok = add_row(o, row);
+    }
+    return ok && add_record_rows(o, type, GD_OP_USER);
 }
 
 static void operator_free(gd_onnx_operator *o) {

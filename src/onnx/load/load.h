@@ -88,13 +88,13 @@ gd_status gd_onnx_ints_attribute(const gd_pb *node, const char *name, int count,
                                  int64_t *values);
 
 /* Sets an option of an op from an attribute, as a word of a row describes it. */
-gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_onnx_attribute *word,
+gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_operator_attribute *word,
                              const gd_op_attr *option, const gd_pb *attribute);
 /* Sets an int, int[n] or int[] option; messages call the list `name`. */
 gd_status gd_onnx_set_numbers(gd_attrs *attrs, const gd_op_attr *option, const char *name,
                               int count, const int64_t *numbers);
 /* Whether an attribute (NULL: not given) has the value that a row's word fixes. */
-bool gd_onnx_has_fixed_value(const gd_pb *attribute, const gd_onnx_attribute *word);
+bool gd_onnx_has_fixed_value(const gd_pb *attribute, const gd_operator_attribute *word);
 
 /* --- inputs and outputs of a node (load/node_io.c) -------------------------------------------- */
 

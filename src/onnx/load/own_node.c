@@ -18,12 +18,12 @@ gd_status gd_onnx_load_own_node(gd_onnx_loader *l, const gd_pb *node) {
     if (!attrs) return GD_E_MEMORY;
     for (size_t i = 0; i < gd_pb_count(node, "attribute"); i++) {
         const gd_pb *a = gd_pb_message_at(node, "attribute", i);
-        gd_onnx_attribute word = {.twice = false};
+        gd_operator_attribute word = {.twice = false};
         const gd_op_attr *option = gd_onnx_find_option(op, gd_pb_string(a, "name"));
         if (!option)
             return gd_fail(GD_E_UNSUPPORTED, "%s has no option '%.60s'", op->name,
                            gd_pb_string(a, "name"));
-        snprintf(word.onnx, sizeof word.onnx, "%s", option->name);
+        snprintf(word.theirs, sizeof word.theirs, "%s", option->name);
         GD_TRY(gd_onnx_set_option(attrs, &word, option, a));
     }
     for (int i = 0; i < op->n_attrs; i++)

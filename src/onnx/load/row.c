@@ -1,4 +1,4 @@
-/* row.c - loads a node as one call of an op, by a row of the table.
+/* row.c - loads a node as one call of an op, by a row.
  *
  * Order: whether attributes and outputs of the node fit the row; inputs; conditions; options; the
  * call. If the node does not fit, the reason is recorded and the caller tries another row.
@@ -40,12 +40,13 @@ static bool names_all_attributes(const row_load *x, bool *fits) {
     for (size_t i = 0; i < gd_pb_count(x->node, "attribute"); i++) {
         const char *name = gd_pb_string(gd_pb_message_at(x->node, "attribute", i), "name");
         bool named = false;
-        gd_onnx_attribute a;
-        gd_onnx_input input;
-        for (const char *text = x->row->attributes; !named && gd_onnx_next_attribute(&text, &a);)
-            named = strcmp(a.onnx, name) == 0;
-        for (const char *text = x->row->inputs; !named && gd_onnx_next_input(&text, &input);)
-            named = strcmp(input.onnx, name) == 0;
+        gd_operator_attribute a;
+        gd_operator_input input;
+        for (const char *text = x->row->attributes;
+             !named && gd_operator_next_attribute(&text, &a);)
+            named = strcmp(a.theirs, name) == 0;
+        for (const char *text = x->row->inputs; !named && gd_operator_next_input(&text, &input);)
+            named = strcmp(input.theirs, name) == 0;
         if (!x->row->attributes && !x->row->when)
             named = named || gd_onnx_find_option(x->op, name) != NULL;
         if (!named) return reject_row(fits, "its attribute", name);
@@ -54,13 +55,13 @@ static bool names_all_attributes(const row_load *x, bool *fits) {
 }
 
 static bool fixed_values_fit(const row_load *x, bool *fits) {
-    gd_onnx_attribute a;
-    for (const char *text = x->row->attributes; gd_onnx_next_attribute(&text, &a);)
-        if (a.fixed[0] && !gd_onnx_has_fixed_value(x->padded && is_padding(a.onnx)
+    gd_operator_attribute a;
+    for (const char *text = x->row->attributes; gd_operator_next_attribute(&text, &a);)
+        if (a.fixed[0] && !gd_onnx_has_fixed_value(x->padded && is_padding(a.theirs)
                                                        ? NULL
-                                                       : gd_onnx_find_attribute(x->node, a.onnx),
+                                                       : gd_onnx_find_attribute(x->node, a.theirs),
                                                    &a))
-            return reject_row(fits, "the value of its attribute", a.onnx);
+            return reject_row(fits, "the value of its attribute", a.theirs);
     return true;
 }
 
@@ -79,9 +80,9 @@ static bool outputs_fit(const row_load *x, bool *fits) {
 
 /* --- inputs ----------------------------------------------------------------------------------- */
 
-static gd_status read_input(row_load *x, const gd_onnx_input *input, size_t i) {
+static gd_status read_input(row_load *x, const gd_operator_input *input, size_t i) {
     gd_status status;
-    if (input->kind == GD_ONNX_TENSOR) {
+    if (input->kind == GD_OPERATOR_TENSOR) {
         gd_tensor *t = gd_onnx_get_input(x->l, x->node, i, &status);
         const int k = gd_onnx_input_index(x->op, input->ours);
         if (k < 0) return gd_fail(GD_E_STATE, "%s has no input '%s'", x->op->name, input->ours);
@@ -96,22 +97,22 @@ static gd_status read_input(row_load *x, const gd_onnx_input *input, size_t i) {
                    : GD_OK;
     int64_t numbers[GD_ONNX_MAX_NUMBERS];
     int count;
-    GD_TRY(gd_onnx_get_numbers(x->l, x->node, i, input->onnx, &count, numbers));
+    GD_TRY(gd_onnx_get_numbers(x->l, x->node, i, input->theirs, &count, numbers));
     if (count <= 0 && strcmp(input->conversion, "all") == 0) {
         int64_t none;
         GD_TRY(gd_onnx_int_attribute(x->node, "noop_with_empty_axes", 0, &none));
         count = none ? 0 : -1; /* an option that is not set means all axes */
     }
-    return count < 0 ? GD_OK : gd_onnx_set_numbers(x->attrs, option, input->onnx, count, numbers);
+    return count < 0 ? GD_OK : gd_onnx_set_numbers(x->attrs, option, input->theirs, count, numbers);
 }
 
 static gd_status read_inputs(row_load *x, bool *fits) {
     const size_t given = gd_onnx_input_count(x->node);
     const gd_op_param *params = x->op->inputs;
     if (x->row->inputs) {
-        gd_onnx_input input;
+        gd_operator_input input;
         size_t i = 0;
-        for (const char *text = x->row->inputs; gd_onnx_next_input(&text, &input); i++)
+        for (const char *text = x->row->inputs; gd_operator_next_input(&text, &input); i++)
             GD_TRY(read_input(x, &input, i));
         for (; i < given; i++)
             if (*gd_pb_string_at(x->node, "input", i)) {
@@ -140,24 +141,24 @@ static gd_status read_inputs(row_load *x, bool *fits) {
 
 /* --- conditions and options ------------------------------------------------------------------- */
 
-static bool input_fits(const row_load *x, const gd_tensor *t, const gd_onnx_condition *when) {
+static bool input_fits(const row_load *x, const gd_tensor *t, const gd_operator_condition *when) {
     const int other =
-        when->kind == GD_ONNX_SAME_RANK ? gd_onnx_input_index(x->op, when->value) : -1;
+        when->kind == GD_OPERATOR_SAME_RANK ? gd_onnx_input_index(x->op, when->value) : -1;
     switch (when->kind) {
-    case GD_ONNX_RANK_IS: return t->rank == atoi(when->value);
-    case GD_ONNX_RANK_ABOVE: return t->rank > atoi(when->value);
-    case GD_ONNX_IS_INT: return gd_dtype_is_int((gd_dtype)t->dtype);
-    case GD_ONNX_IS_DTYPE: return strcmp(gd_dtype_name((gd_dtype)t->dtype), when->value) == 0;
-    case GD_ONNX_SAME_RANK: return other >= 0 && x->in[other] && x->in[other]->rank == t->rank;
+    case GD_OPERATOR_RANK_IS: return t->rank == atoi(when->value);
+    case GD_OPERATOR_RANK_ABOVE: return t->rank > atoi(when->value);
+    case GD_OPERATOR_IS_INT: return gd_dtype_is_int((gd_dtype)t->dtype);
+    case GD_OPERATOR_IS_DTYPE: return strcmp(gd_dtype_name((gd_dtype)t->dtype), when->value) == 0;
+    case GD_OPERATOR_SAME_RANK: return other >= 0 && x->in[other] && x->in[other]->rank == t->rank;
     default: return gd_dtype_is_float((gd_dtype)t->dtype);
     }
 }
 
 /* A condition on an option sets the option; one on an input must hold. */
 static gd_status apply_conditions(row_load *x, bool *fits) {
-    gd_onnx_condition when;
-    for (const char *text = x->row->when; gd_onnx_next_condition(&text, &when);) {
-        if (when.kind == GD_ONNX_OPTION) {
+    gd_operator_condition when;
+    for (const char *text = x->row->when; gd_operator_next_condition(&text, &when);) {
+        if (when.kind == GD_OPERATOR_OPTION) {
             GD_TRY(gd_attrs_put_text(x->attrs, when.name, when.value));
             continue;
         }
@@ -174,20 +175,20 @@ static gd_status apply_conditions(row_load *x, bool *fits) {
 }
 
 static gd_status read_attributes(row_load *x) {
-    gd_onnx_attribute a;
-    for (const char *text = x->row->attributes; gd_onnx_next_attribute(&text, &a);) {
+    gd_operator_attribute a;
+    for (const char *text = x->row->attributes; gd_operator_next_attribute(&text, &a);) {
         const gd_op_attr *option = a.ours[0] ? gd_onnx_find_option(x->op, a.ours) : NULL;
-        const gd_pb *given = gd_onnx_find_attribute(x->node, a.onnx);
-        if (!option || (x->padded && is_padding(a.onnx))) continue;
+        const gd_pb *given = gd_onnx_find_attribute(x->node, a.theirs);
+        if (!option || (x->padded && is_padding(a.theirs))) continue;
         if (given) GD_TRY(gd_onnx_set_option(x->attrs, &a, option, given));
-        else if (a.onnx_default[0])
-            GD_TRY(gd_attrs_put_text(x->attrs, option->name, a.onnx_default));
+        else if (a.their_default[0])
+            GD_TRY(gd_attrs_put_text(x->attrs, option->name, a.their_default));
     }
     if (x->row->attributes || x->row->inputs || x->row->when) return GD_OK;
     for (int i = 0; i < x->op->n_attrs; i++) { /* an implied row */
         const gd_pb *given = gd_onnx_find_attribute(x->node, x->op->attrs[i].name);
-        a = (gd_onnx_attribute){.twice = false};
-        snprintf(a.onnx, sizeof a.onnx, "%s", x->op->attrs[i].name);
+        a = (gd_operator_attribute){.twice = false};
+        snprintf(a.theirs, sizeof a.theirs, "%s", x->op->attrs[i].name);
         if (given) GD_TRY(gd_onnx_set_option(x->attrs, &a, &x->op->attrs[i], given));
     }
     return GD_OK;
@@ -204,10 +205,11 @@ static gd_status keep_input_dtype(row_load *x) {
 }
 
 gd_status gd_onnx_read_row_options(const gd_pb *node, const char *op, gd_attrs *attrs, bool pads) {
-    for (int i = 0; i < gd_onnx_row_count; i++) {
-        const gd_onnx_row *row = &gd_onnx_rows[i];
-        if (!row->op || strcmp(row->op, op) != 0 || !row->attributes) continue;
-        row_load x = {.node = node, .row = row, .op = gd_op_find(op), .attrs = attrs};
+    row_load x = {.node = node, .op = gd_op_find(op), .attrs = attrs};
+    gd_onnx_row row;
+    for (int at = 0; gd_onnx_next_row(x.op, &at, &row);) {
+        if (!row.attributes) continue;
+        x.row = &row;
         if (!pads) x.padded = &gd_error_tensor; /* any tensor: it is not read */
         return read_attributes(&x);
     }

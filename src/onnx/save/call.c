@@ -13,7 +13,7 @@
 
 static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *attrs) {
     const char *field = (const char *)attrs + option->offset;
-    char word[GD_ONNX_WORD];
+    char word[GD_OPERATOR_WORD];
     int64_t numbers[GD_ONNX_MAX_NUMBERS];
     int count;
     switch (option->type) {
@@ -118,23 +118,18 @@ gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) 
     /* the body of a random op with a kernel reads a random key, which ONNX does not have */
     const bool draws = (c->op->flags & GD_OP_RANDOM) && c->op->reference;
     void (*body)(gd_expand *) = draws ? NULL : c->op->expand;
-    gd_onnx_row implied;
+    gd_onnx_row row;
     bool done = false, fits = false;
     if (gd_onnx_is_control(c->op)) return gd_onnx_save_control(s, c);
     if (is_constant(c)) return save_constant(s, c);
-    for (int i = 0; i < gd_onnx_row_count; i++) {
-        const gd_onnx_row *row = &gd_onnx_rows[i];
-        if (!row->op || strcmp(row->op, c->op->name) != 0) continue;
-        if (row->body) body = row->body;
-        GD_TRY(gd_onnx_row_fits(c, row, &fits));
+    for (int at = 0; gd_onnx_next_row(c->op, &at, &row);) {
+        if (row.body) body = row.body;
+        GD_TRY(gd_onnx_row_fits(c, &row, &fits));
         if (!fits) continue;
-        if (!row->save) return gd_onnx_save_row(s, c, row);
-        GD_TRY(row->save(s, c, &done));
+        if (!row.save) return gd_onnx_save_row(s, c, &row);
+        GD_TRY(row.save(s, c, &done));
         if (done) return GD_OK;
     }
-    fits = false;
-    if (gd_onnx_implied_row(c->op, &implied)) GD_TRY(gd_onnx_row_fits(c, &implied, &fits));
-    if (fits) return gd_onnx_save_row(s, c, &implied);
     if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
     /* a body cannot write variables, and that of a GD_OP_OPAQUE op needs known values */
     if (!done && body && depth < MAX_BODY_DEPTH && !writes_inputs(c) &&

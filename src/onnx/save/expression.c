@@ -37,16 +37,18 @@ static int find_letter(gd_ir_builder *b, void *context, const char *name, size_t
     return length == 1 && *name >= 'a' && *name <= 'c' ? gd_ir_var(b, *name - 'a') : -1;
 }
 
-/* Whether the ONNX operator of an op takes a dtype. */
+/* Whether the ONNX operator of an op takes a dtype, and needs no attributes. */
 static bool takes_dtype(const gd_op *op, gd_dtype dtype) {
-    for (int i = 0; i < gd_onnx_row_count; i++) {
-        const gd_onnx_row *row = &gd_onnx_rows[i];
-        gd_onnx_condition when;
-        if (!row->op || strcmp(row->op, op->name) != 0) continue;
-        for (const char *text = row->when; gd_onnx_next_condition(&text, &when);)
-            if (when.kind == GD_ONNX_IS_INT
+    gd_onnx_row row;
+    for (int at = 0; gd_onnx_next_row(op, &at, &row);) {
+        gd_operator_attribute a;
+        gd_operator_condition when;
+        for (const char *text = row.attributes; gd_operator_next_attribute(&text, &a);)
+            if (strcmp(a.fixed, a.their_default) != 0) return false;
+        for (const char *text = row.when; gd_operator_next_condition(&text, &when);)
+            if (when.kind == GD_OPERATOR_IS_INT
                     ? !gd_dtype_is_int(dtype)
-                    : when.kind == GD_ONNX_IS_FLOAT && !gd_dtype_is_float(dtype))
+                    : when.kind == GD_OPERATOR_IS_FLOAT && !gd_dtype_is_float(dtype))
                 return false;
     }
     return true;
@@ -57,8 +59,7 @@ static const char *operator_of(int prim, gd_dtype dtype) {
     for (int i = 0; i < gd_op_count(); i++) {
         const gd_op *op = gd_op_at(i);
         const gd_ir *ir = op->ir;
-        if (!ir || !op->onnx || !*op->onnx || op->n_attrs || op->base || ir->n_outputs != 1)
-            continue;
+        if (!ir || !*gd_op_onnx_name(op) || op->n_attrs || ir->n_outputs != 1) continue;
         const gd_ir_node *root = &ir->nodes[ir->output[0]];
         const int arity = gd_prims[prim].arity;
         bool is_primitive = root->code == GD_IR_PRIM + prim && op->n_inputs == arity;
@@ -66,7 +67,7 @@ static const char *operator_of(int prim, gd_dtype dtype) {
             const gd_ir_node *arg = &ir->nodes[root->arg[k]];
             is_primitive = arg->code == GD_IR_VAR && arg->arg[0] == k;
         }
-        if (is_primitive && takes_dtype(op, dtype)) return op->onnx;
+        if (is_primitive && takes_dtype(op, dtype)) return op->onnx.name;
     }
     return NULL;
 }

@@ -168,17 +168,15 @@ static bool may_have_empty_windows(const gd_onnx_call *c) {
 
 /* ONNX's indices are flat indices of x; the op's are relative to a plane. */
 gd_status gd_onnx_save_max_pool_indices(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
-    const gd_onnx_row *row = NULL;
-    for (int i = 0; i < gd_onnx_row_count; i++)
-        if (gd_onnx_rows[i].op && strcmp(gd_onnx_rows[i].op, c->op->name) == 0)
-            row = &gd_onnx_rows[i];
-    if (!row || c->in[0].dtype == GD_BF16 || c->in[0].rank < 3 || may_have_empty_windows(c))
+    gd_onnx_row row;
+    if (!gd_onnx_next_row(c->op, &(int){0}, &row) || c->in[0].dtype == GD_BF16 ||
+        c->in[0].rank < 3 || may_have_empty_windows(c))
         return GD_OK;
     const char *plane = plane_size(s, c), *flat = gd_onnx_unique_name(s, c->label, "/part");
     if (!plane || !flat) return GD_E_MEMORY;
     gd_onnx_call max_pool = *c;
     max_pool.out_names = (const char *[]){c->out_names[0], flat};
-    GD_TRY(gd_onnx_save_row(s, &max_pool, row));
+    GD_TRY(gd_onnx_save_row(s, &max_pool, &row));
     if ((c->used >> 1 & 1) &&
         !gd_onnx_put_node(s, c->label, "Mod", GD_ONNX_INPUTS(flat, plane), c->out_names[1], NULL))
         return GD_E_MEMORY;

@@ -1,4 +1,4 @@
-/* row.c - saves a call as one node, by a row of the table.
+/* row.c - saves a call as one node, by a row.
  *
  * Order: whether a row fits a call; the node's inputs; its attributes; the node.
  */
@@ -41,16 +41,16 @@ static gd_status option_is(const gd_op *op, const void *attrs, const char *name,
     return status == GD_E_MEMORY ? status : GD_OK;
 }
 
-static bool input_fits(const gd_onnx_call *c, const gd_onnx_condition *when) {
+static bool input_fits(const gd_onnx_call *c, const gd_operator_condition *when) {
     const int i = gd_onnx_input_index(c->op, when->name);
     if (i < 0 || i >= c->n_in || !c->in[i].present) return false;
     const gd_slot *x = &c->in[i];
     switch (when->kind) {
-    case GD_ONNX_RANK_IS: return x->rank == atoi(when->value);
-    case GD_ONNX_RANK_ABOVE: return x->rank > atoi(when->value);
-    case GD_ONNX_IS_INT: return gd_dtype_is_int((gd_dtype)x->dtype);
-    case GD_ONNX_IS_DTYPE: return strcmp(gd_dtype_name((gd_dtype)x->dtype), when->value) == 0;
-    case GD_ONNX_SAME_RANK: {
+    case GD_OPERATOR_RANK_IS: return x->rank == atoi(when->value);
+    case GD_OPERATOR_RANK_ABOVE: return x->rank > atoi(when->value);
+    case GD_OPERATOR_IS_INT: return gd_dtype_is_int((gd_dtype)x->dtype);
+    case GD_OPERATOR_IS_DTYPE: return strcmp(gd_dtype_name((gd_dtype)x->dtype), when->value) == 0;
+    case GD_OPERATOR_SAME_RANK: {
         const int other = gd_onnx_input_index(c->op, when->value);
         return other >= 0 && other < c->n_in && c->in[other].rank == x->rank;
     }
@@ -69,12 +69,14 @@ static bool hides_outputs(const gd_onnx_call *c) {
  * False if it is not known. */
 static bool fill_shape(const gd_onnx_call *c, gd_shape *dims) {
     const gd_slot *x = &c->in[0];
+    if (c->n_in < 1 || !x->present) return false;
     *dims = (gd_shape){.rank = 1, .form = 1, .at = {x->rank > 1 ? x->dims[1] : 1}};
     const gd_op_attr *normalized = gd_onnx_find_option(c->op, "normalized_dims");
     if (normalized) {
         int64_t first[GD_MAX_RANK]; /* axis, negative */
         gd_onnx_convert_list(c, "trailing_axes", normalized, first);
         dims->rank = (int)-first[0];
+        if (dims->rank > x->rank) return false;
         for (int i = 0; i < dims->rank; i++) dims->at[i] = x->dims[x->rank - dims->rank + i];
     }
     for (int i = 0; i < dims->rank; i++)
@@ -83,8 +85,8 @@ static bool fill_shape(const gd_onnx_call *c, gd_shape *dims) {
 }
 
 gd_status gd_onnx_row_fits(const gd_onnx_call *c, const gd_onnx_row *row, bool *fits) {
-    gd_onnx_condition when;
-    gd_onnx_input input;
+    gd_operator_condition when;
+    gd_operator_input input;
     gd_shape dims;
     *fits = false;
     if (row->body || !hides_outputs(c)) return GD_OK;
@@ -92,15 +94,15 @@ gd_status gd_onnx_row_fits(const gd_onnx_call *c, const gd_onnx_row *row, bool *
     if ((c->op->flags & GD_OP_ELEMENTWISE) && !(c->op->flags & GD_OP_TRUTH) && !row->cast &&
         c->out[0].dtype == GD_BOOL && !gd_op_copies(c->op))
         return GD_OK;
-    for (const char *text = row->inputs; gd_onnx_next_input(&text, &input);) {
+    for (const char *text = row->inputs; gd_operator_next_input(&text, &input);) {
         const int i = input.has_fill ? gd_onnx_input_index(c->op, input.ours) : -1;
         if (i >= 0 && (i >= c->n_in || !c->in[i].present) && !fill_shape(c, &dims)) return GD_OK;
     }
-    for (const char *text = row->when; gd_onnx_next_condition(&text, &when);) {
-        bool holds = false;
-        if (when.kind == GD_ONNX_OPTION)
+    for (const char *text = row->when; gd_operator_next_condition(&text, &when);) {
+        bool holds = when.kind == GD_OPERATOR_SAVING;
+        if (when.kind == GD_OPERATOR_OPTION)
             GD_TRY(option_is(c->op, c->attrs, when.name, when.value, &holds));
-        else holds = input_fits(c, &when);
+        else if (!holds) holds = input_fits(c, &when);
         if (!holds) return GD_OK;
     }
     *fits = !row->can_save || row->can_save(c);
@@ -187,9 +189,9 @@ static gd_status number_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_
 
 /* The name of an input of the node; NULL: absent. */
 static gd_status node_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row,
-                            const gd_onnx_input *input, const char **name) {
+                            const gd_operator_input *input, const char **name) {
     *name = NULL;
-    if (input->kind == GD_ONNX_TENSOR) {
+    if (input->kind == GD_OPERATOR_TENSOR) {
         const int i = gd_onnx_input_index(c->op, input->ours);
         if (i >= 0 && i < c->n_in && c->in_names[i]) {
             *name =
@@ -200,7 +202,7 @@ static gd_status node_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_on
     }
     const gd_op_attr *a = gd_onnx_find_option(c->op, input->ours);
     if (!a) return gd_fail(GD_E_STATE, "%s has no option '%s'", c->op->name, input->ours);
-    if (input->kind == GD_ONNX_NUMBER) return number_input(s, c, a, name);
+    if (input->kind == GD_OPERATOR_NUMBER) return number_input(s, c, a, name);
     int64_t numbers[GD_ONNX_MAX_NUMBERS];
     const int count = gd_onnx_convert_list(c, input->conversion, a, numbers);
     if (count < 0) return GD_OK;
@@ -214,9 +216,10 @@ enum { MAX_INPUTS = GD_MAX_VARIADIC + 16, MAX_WIDE = 4 };
 static gd_status node_inputs(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row,
                              const char **names, int *count) {
     int n = 0;
-    gd_onnx_input input;
+    gd_operator_input input;
     if (row->inputs) {
-        for (const char *text = row->inputs; gd_onnx_next_input(&text, &input) && n < MAX_INPUTS;)
+        for (const char *text = row->inputs;
+             gd_operator_next_input(&text, &input) && n < MAX_INPUTS;)
             GD_TRY(node_input(s, c, row, &input, &names[n++]));
     } else {
         for (; n < c->n_in && n < MAX_INPUTS; n++) {
@@ -234,41 +237,42 @@ static gd_status node_inputs(gd_onnx_saver *s, const gd_onnx_call *c, const gd_o
 /* --- attributes ------------------------------------------------------------------------------- */
 
 /* Translates a word of the op to ONNX's, by renames ",ours:onnx,ours:onnx". */
-static const char *rename_word(const char *renames, const char *word, char renamed[GD_ONNX_WORD]) {
+static const char *rename_word(const char *renames, const char *word,
+                               char renamed[GD_OPERATOR_WORD]) {
     const size_t length = strlen(word);
     for (const char *at = renames; at && *at; at = strchr(at + 1, ','))
         if (strncmp(at + 1, word, length) == 0 && at[length + 1] == ':') {
             const char *to = at + length + 2;
-            snprintf(renamed, GD_ONNX_WORD, "%.*s", (int)strcspn(to, ","), to);
+            snprintf(renamed, GD_OPERATOR_WORD, "%.*s", (int)strcspn(to, ","), to);
             return renamed;
         }
     return word;
 }
 
-static void put_option(gd_pb *node, const gd_onnx_call *c, const gd_onnx_attribute *a,
+static void put_option(gd_pb *node, const gd_onnx_call *c, const gd_operator_attribute *a,
                        const gd_op_attr *option) {
     const char *field = (const char *)c->attrs + option->offset;
-    char word[GD_ONNX_WORD], renamed[GD_ONNX_WORD];
+    char word[GD_OPERATOR_WORD], renamed[GD_OPERATOR_WORD];
     int64_t numbers[2 * GD_ONNX_MAX_NUMBERS];
     int count;
     switch (option->type) {
     case GD_ATTR_FLOAT:
     case GD_ATTR_NUMBER: /* its first field is a double */
         if (!isnan(*(const double *)field))
-            gd_onnx_put_float(node, a->onnx, *(const double *)field);
+            gd_onnx_put_float(node, a->theirs, *(const double *)field);
         break;
-    case GD_ATTR_BOOL: gd_onnx_put_int(node, a->onnx, *(const bool *)field); break;
+    case GD_ATTR_BOOL: gd_onnx_put_int(node, a->theirs, *(const bool *)field); break;
     case GD_ATTR_DTYPE:
         if (*(const gd_dtype *)field)
-            gd_onnx_put_int(node, a->onnx, gd_onnx_type_of(*(const gd_dtype *)field));
+            gd_onnx_put_int(node, a->theirs, gd_onnx_type_of(*(const gd_dtype *)field));
         break;
     case GD_ATTR_WORD:
         gd_onnx_word_text(option, *(const gd_word *)field, word);
-        gd_onnx_put_string(node, a->onnx, rename_word(a->renames, word, renamed));
+        gd_onnx_put_string(node, a->theirs, rename_word(a->renames, word, renamed));
         break;
     case GD_ATTR_STRING:
         if (*(const char *const *)field)
-            gd_onnx_put_string(node, a->onnx, *(const char *const *)field);
+            gd_onnx_put_string(node, a->theirs, *(const char *const *)field);
         break;
     default:
         count = gd_onnx_convert_list(c, a->conversion, option, numbers);
@@ -278,17 +282,17 @@ static void put_option(gd_pb *node, const gd_onnx_call *c, const gd_onnx_attribu
         if (count < 0) break;
         if (a->twice) memcpy(numbers + count, numbers, sizeof *numbers * (size_t)count), count *= 2;
         if (option->type == GD_ATTR_INT || strcmp(a->conversion, "trailing_axes") == 0)
-            gd_onnx_put_int(node, a->onnx, numbers[0]);
-        else gd_onnx_put_ints(node, a->onnx, count, numbers);
+            gd_onnx_put_int(node, a->theirs, numbers[0]);
+        else gd_onnx_put_ints(node, a->theirs, count, numbers);
     }
 }
 
-static void put_fixed(gd_pb *node, const gd_onnx_attribute *a) {
-    if (strcmp(a->fixed, a->onnx_default) == 0) return;
-    if (strchr(a->fixed, '.')) gd_onnx_put_float(node, a->onnx, gd_double_parse(a->fixed, NULL));
+static void put_fixed(gd_pb *node, const gd_operator_attribute *a) {
+    if (strcmp(a->fixed, a->their_default) == 0) return;
+    if (strchr(a->fixed, '.')) gd_onnx_put_float(node, a->theirs, gd_double_parse(a->fixed, NULL));
     else if (a->fixed[0] >= '0' && a->fixed[0] <= '9')
-        gd_onnx_put_int(node, a->onnx, atoi(a->fixed));
-    else gd_onnx_put_string(node, a->onnx, a->fixed);
+        gd_onnx_put_int(node, a->theirs, atoi(a->fixed));
+    else gd_onnx_put_string(node, a->theirs, a->fixed);
 }
 
 /* --- the node --------------------------------------------------------------------------------- */
@@ -325,19 +329,19 @@ gd_status gd_onnx_save_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onn
     int count = 0;
     if (row->cast && row->cast[0] == 'w' && c->out[0].dtype == GD_BF16) return save_wide(s, c, row);
     GD_TRY(node_inputs(s, c, row, inputs, &count));
-    gd_pb *node = gd_onnx_add_node(s, row->name ? row->name : c->op->onnx, "", c->label);
+    gd_pb *node = gd_onnx_add_node(s, row->name ? row->name : c->op->onnx.name, "", c->label);
     for (int i = 0; i < count; i++) gd_pb_put_string(node, "input", inputs[i] ? inputs[i] : "");
     put_outputs(node, c);
-    gd_onnx_attribute a;
+    gd_operator_attribute a;
     if (!row->attributes && !row->inputs) { /* an implied row: options have ONNX's names */
         for (int i = 0; i < c->op->n_attrs && !row->when; i++) {
-            a = (gd_onnx_attribute){.twice = false};
-            snprintf(a.onnx, sizeof a.onnx, "%s", c->op->attrs[i].name);
+            a = (gd_operator_attribute){.twice = false};
+            snprintf(a.theirs, sizeof a.theirs, "%s", c->op->attrs[i].name);
             put_option(node, c, &a, &c->op->attrs[i]);
         }
         return GD_OK;
     }
-    for (const char *text = row->attributes; gd_onnx_next_attribute(&text, &a);) {
+    for (const char *text = row->attributes; gd_operator_next_attribute(&text, &a);) {
         const gd_op_attr *option = a.ours[0] ? gd_onnx_find_option(c->op, a.ours) : NULL;
         if (option) put_option(node, c, &a, option);
         else if (a.fixed[0]) put_fixed(node, &a);

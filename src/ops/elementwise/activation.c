@@ -28,7 +28,7 @@
  *   slope float = 0.01
  *   y  = x > 0 ? x : slope * x
  *   gx = x > 0 ? gy : slope * gy
- *   onnx LeakyRelu
+ *   onnx LeakyRelu alpha=slope
  */
 
 /*op threshold(x, threshold:number, value:number) -> y  elementwise
@@ -62,7 +62,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  * A scaled elu that keeps activations normalized.
  *   y  = 1.0507009873554804934193349852946 * (x > 0 ? x : 1.6732632423543772848170429916717 * expm1(x))
  *   gx = gy * 1.0507009873554804934193349852946 * (x > 0 ? 1 : 1.6732632423543772848170429916717 * exp(x))
- *   onnx Selu
+ *   onnx Selu alpha!1.6732632~1.6732632 gamma!1.050701~1.050701
  */
 
 /*op celu(x) -> y  elementwise float inplace
@@ -70,7 +70,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   alpha float = 1
  *   y  = x > 0 ? x : alpha * expm1(x / alpha)
  *   gx = x > 0 ? gy : gy * exp(x / alpha)
- *   onnx Celu
+ *   onnx Celu alpha=alpha  when x:f32
  */
 
 /*op sigmoid(x) -> y  elementwise float inplace
@@ -100,7 +100,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   z  = x * beta
  *   y  = z > threshold ? x : ((z > 0 ? z : 0) + log1p(exp(-abs(z)))) / beta
  *   gx = z > threshold ? gy : gy / (1 + exp(-z))
- *   onnx Softplus   caffe BNLL
+ *   onnx Softplus  when beta=1 threshold=20   caffe BNLL
  */
 
 /*op mish(x) -> y  elementwise float inplace
@@ -117,7 +117,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   pdf = 0.39894228040143267793994605993438 * exp(-0.5*x*x)
  *   y  = x * cdf
  *   gx = gy * (cdf + x * pdf)
- *   onnx Gelu
+ *   onnx Gelu approximate!none~none
  */
 
 /*op gelu_tanh(x) -> y  elementwise float
@@ -126,6 +126,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   t  = tanh(c * (x + 0.044715*x*x*x))
  *   y  = 0.5 * x * (1 + t)
  *   gx = gy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 0.134145*x*x))
+ *   onnx Gelu approximate!tanh~none
  */
 
 /*op softsign(x) -> y  elementwise float
@@ -139,7 +140,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  * x / 6 + 1/2, clamped to [0, 1].
  *   y  = x != x ? x : x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6
  *   gx = x > -3 && x < 3 ? gy / 6 : 0
- *   onnx HardSigmoid
+ *   onnx HardSigmoid alpha!0.16666667~0.2 beta!0.5~0.5
  */
 
 /*op hardswish(x) -> y  elementwise float inplace

@@ -14,13 +14,13 @@
 /*op clone(x) -> y  elementwise
  * A copy in new memory.
  *   y = x
- *   onnx Identity
+ *   onnx Identity  when saving
  */
 
 /*op cast(x, dtype:dtype) -> y  elementwise
  * The same values in another dtype. A cast from float to integer drops the fraction.
  *   y = x
- *   onnx Cast
+ *   onnx Cast to=dtype saturate!1~1  cast -
  */
 static gd_status cast_infer(gd_infer *i) {
     const gd_cast_options *o = i->attrs;
@@ -71,7 +71,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   ga = gy / b
  *   gb = -gy * a / (b*b)
  *   neutral b 1
- *   onnx Div
+ *   onnx Div  when a:float b:float
  */
 
 /*op floor_divide(a, b) -> y  elementwise
@@ -95,6 +95,7 @@ static gd_status sub_infer(gd_infer *i) {
 /*op fmod(a, b) -> y  elementwise
  * The remainder with the sign of a, as C's fmod. Integers modulo 0 give 0.
  *   y = fmod(a, b)
+ *   onnx Mod fmod!1~0
  */
 
 /*op pow(a, b) -> y  elementwise inplace fullp
@@ -116,7 +117,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   y  = max(a, b)
  *   ga = a == b ? 0.5 * gy : a < b ? 0 : gy
  *   gb = a == b ? 0.5 * gy : b < a ? 0 : gy
- *   onnx Max
+ *   onnx Max  when saving
  */
 
 /*op minimum(a, b) -> y  elementwise
@@ -124,7 +125,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   y  = min(a, b)
  *   ga = a == b ? 0.5 * gy : a > b ? 0 : gy
  *   gb = a == b ? 0.5 * gy : b > a ? 0 : gy
- *   onnx Min
+ *   onnx Min  when saving
  */
 
 /*op lerp(a, b, weight) -> y  elementwise float
@@ -350,19 +351,19 @@ static gd_status square_infer(gd_infer *i) {
 /*op floor(x) -> y  elementwise idempotent
  * The largest integer not above x.
  *   y = floor(x)
- *   onnx Floor
+ *   onnx Floor  when x:float
  */
 
 /*op ceil(x) -> y  elementwise idempotent
  * The smallest integer not below x.
  *   y = ceil(x)
- *   onnx Ceil
+ *   onnx Ceil  when x:float
  */
 
 /*op round(x) -> y  elementwise idempotent
  * The nearest integer; halves round to the even one.
  *   y = round(x)
- *   onnx Round
+ *   onnx Round  when x:float
  */
 
 /*op trunc(x) -> y  elementwise idempotent
@@ -429,13 +430,13 @@ static void clamp_tensor_expand(gd_expand *e) {
 /*op isnan(x) -> y  elementwise truth
  * Whether x is NaN.
  *   y = isnan(x)
- *   onnx IsNaN
+ *   onnx IsNaN  when x:float
  */
 
 /*op isinf(x) -> y  elementwise truth
  * Whether x is infinite.
  *   y = isinf(x)
- *   onnx IsInf
+ *   onnx IsInf detect_negative!1~1 detect_positive!1~1  when x:float
  */
 
 /*op isfinite(x) -> y  elementwise truth
@@ -446,7 +447,7 @@ static void clamp_tensor_expand(gd_expand *e) {
 /*op eq(a, b) -> y  elementwise truth
  * a == b.
  *   y = a == b
- *   onnx Equal
+ *   onnx Equal  cast p
  */
 
 /*op ne(a, b) -> y  elementwise truth
@@ -481,25 +482,25 @@ static void clamp_tensor_expand(gd_expand *e) {
 /*op logical_not(x) -> y  elementwise truth involution
  * Whether x is zero.
  *   y = logical_not(x)
- *   onnx Not
+ *   onnx Not  cast b
  */
 
 /*op logical_and(a, b) -> y  elementwise truth
  * Whether both are nonzero.
  *   y = logical_and(a, b)
- *   onnx And
+ *   onnx And  cast b
  */
 
 /*op logical_or(a, b) -> y  elementwise truth
  * Whether one or both are nonzero.
  *   y = logical_or(a, b)
- *   onnx Or
+ *   onnx Or  cast b
  */
 
 /*op logical_xor(a, b) -> y  elementwise truth
  * Whether exactly one is nonzero.
  *   y = logical_xor(a, b)
- *   onnx Xor
+ *   onnx Xor  cast b
  */
 
 /*op where(condition, a, b) -> y  elementwise
@@ -507,7 +508,7 @@ static void clamp_tensor_expand(gd_expand *e) {
  *   y  = where(condition, a, b)
  *   ga = where(condition, gy, 0)
  *   gb = where(condition, 0, gy)
- *   onnx Where
+ *   onnx Where  cast by
  */
 static gd_status where_infer(gd_infer *i) {
     gd_tensor *const branches[2] = {i->in[1], i->in[2]};
@@ -543,7 +544,7 @@ static gd_status where_infer(gd_infer *i) {
 
 /*op bitwise_not(x) -> y  nograd involution
  * All bits inverted; for a bool, its negation.
- *   onnx BitwiseNot
+ *   onnx BitwiseNot  when x:int
  */
 static void bitwise_not_expand(gd_expand *e) {
     e->y[0] = e->x[0]->dtype == GD_BOOL ? gd_logical_not(e->x[0]) : gd_invert_bits(e->x[0]);
@@ -552,11 +553,13 @@ static void bitwise_not_expand(gd_expand *e) {
 /*op bitwise_left_shift(a, b) -> y  elementwise integral
  * a shifted left by b bits; 0 where b is negative or too large.
  *   y = shl(a, b)
+ *   onnx BitShift direction!LEFT  when a:u8 b:u8
  */
 
 /*op bitwise_right_shift(a, b) -> y  elementwise integral
  * a shifted right by b bits, filled with the sign bit.
  *   y = shr(a, b)
+ *   onnx BitShift direction!RIGHT  when a:u8 b:u8
  */
 
 #include "ops/elementwise/elementwise.gen.h"

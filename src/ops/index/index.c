@@ -132,7 +132,7 @@ static gd_status need_index_list(const gd_tensor *index) {
  * The slices of x at the positions in index, which has rank 1, along the axis.
  *   index index < x[axis]
  *   saves index
- *   onnx Gather
+ *   onnx Gather(x, index) axis=axis~0  when x:rank>0 index:rank=1 index:int saving  cast -i
  */
 static gd_status index_select_infer(gd_infer *i) {
     const gd_index_select_options *o = i->attrs;

@@ -147,7 +147,8 @@ static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y,
  *   weight tensor?  one number for each class
  *   index target < x[1] or ignore_index
  *   saves x, target, weight, y, total
- *   onnx NegativeLogLikelihoodLoss   caffe MultinomialLogisticLoss
+ *   onnx NegativeLogLikelihoodLoss(x, target, weight) reduction=reduction ignore_index=ignore_index
+ *        when x:rank>1  cast -i-   caffe MultinomialLogisticLoss
  */
 static gd_status nll_loss_infer(gd_infer *i) {
     const gd_nll_loss_options *o = i->attrs;
@@ -429,7 +430,8 @@ static void cross_entropy_expand(gd_expand *e) {
  *   weight tensor?
  *   index target < x[1] or ignore_index
  *   saves x, target, weight, y, shift, scale, total
- *   onnx SoftmaxCrossEntropyLoss
+ *   onnx SoftmaxCrossEntropyLoss(x, target, weight) reduction=reduction ignore_index=ignore_index
+ *        when label_smoothing=0 x:rank>1 target:int saving  cast -i-
  */
 static gd_status index_cross_entropy_infer(gd_infer *i) {
     const gd_index_cross_entropy_options *o = i->attrs;

@@ -18,7 +18,7 @@
  * has the labels that occur once, in alphabetical order. Integers and bools are multiplied and
  * summed as i64, as in sum.
  *   dtype dtype = none    convert to this type first, and return it
- *   onnx Einsum
+ *   onnx Einsum equation=equation  cast y
  */
 
 enum { LABELS = 64, MAX_OPERANDS = 16 };

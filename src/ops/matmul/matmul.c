@@ -29,7 +29,7 @@ static gd_tensor *as_matrix(gd_tensor *t) {
 /*op matmul(a, b) -> y  heavy strided_rows lowp
  * The matrix product a (..., m, k) times b (..., k, n); leading dimensions broadcast. A vector on
  * the left is a row, on the right a column; the result has no dimension for it.
- *   onnx MatMul
+ *   onnx MatMul  cast y
  */
 
 /* The operands' shapes as matrices: a vector a becomes (1, k), a vector b becomes (k, 1). */

@@ -21,7 +21,7 @@
  *   beta float = 0.75
  *   k float = 1
  *   region {across, within} = across  the window covers channels, or spatial dimensions
- *   onnx LRN   caffe LRN
+ *   onnx LRN size=size alpha=alpha beta=beta bias=k  when region=across   caffe LRN
  */
 static void local_response_norm_expand(gd_expand *e) {
     const gd_local_response_norm_options *o = e->attrs;

@@ -447,7 +447,7 @@ static int global_axes(const gd_tensor *x) { return x->rank <= 3 ? 1 : x->rank =
 /*op global_avg_pool(x) -> y
  * The average of each channel of x (N,C,L), (N,C,H,W) or (N,C,D,H,W). Spatial axes stay with size
  * 1.
- *   onnx GlobalAveragePool
+ *   onnx GlobalAveragePool  cast w
  */
 static void global_avg_pool_expand(gd_expand *e) {
     pool_options o = unset_options; /* size 1 on all axes */
@@ -457,7 +457,7 @@ static void global_avg_pool_expand(gd_expand *e) {
 /*op global_max_pool(x) -> y
  * The largest element of each channel of x (N,C,L), (N,C,H,W) or (N,C,D,H,W). Spatial axes stay
  * with size 1.
- *   onnx GlobalMaxPool
+ *   onnx GlobalMaxPool  cast w
  */
 static void global_max_pool_expand(gd_expand *e) {
     pool_options o = unset_options; /* size 1 on all axes */

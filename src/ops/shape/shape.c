@@ -173,6 +173,7 @@ static void unsqueeze_vjp(gd_vjp *v) {
 /*op contiguous(x) -> y  view
  * The same elements, row-major in memory: a view of x if it is row-major, else a copy.
  *   saves nothing
+ *   onnx Identity(x)
  */
 static gd_status contiguous_infer(gd_infer *i) {
     if (gd_is_row_major(i->in[0]->rank, i->in[0]->dims, i->in[0]->strides))
@@ -185,6 +186,7 @@ static gd_status contiguous_raw(gd_kernel_call *k) { return copy_elements(k); }
 
 /*op stop_gradient(x) -> y  view nograd
  * x, but no gradient flows back to it: gd_detach in a graph.
+ *   onnx Identity  when saving
  */
 static gd_status stop_gradient_infer(gd_infer *i) {
     gd_meta_view(&i->out[0], i->in[0], 0);

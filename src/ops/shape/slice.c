@@ -38,6 +38,7 @@ static void narrow_vjp(gd_vjp *v) {
  * One position of an axis; the result has one dimension less. A negative index counts from the
  * end.
  *   saves nothing
+ *   onnx Gather(x, indices=index) axis=axis~0  when saving
  */
 static gd_status select_infer(gd_infer *i) {
     const gd_select_options *o = i->attrs;

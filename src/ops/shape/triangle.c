@@ -59,7 +59,7 @@ static gd_tensor *triangle_of(gd_tensor *x, int64_t diagonal, bool lower) {
  * The lower triangle of each matrix, zeros elsewhere.
  *   diagonal int = 0  the highest diagonal that is kept; 0: the main diagonal, 1: the one above
  *   saves nothing
- *   onnx Trilu
+ *   onnx Trilu(x, k=diagonal) upper!0~1
  */
 static gd_status tril_infer(gd_infer *i) { return triangle_infer(i); }
 static void tril_vjp(gd_vjp *v) {
@@ -76,6 +76,7 @@ static gd_status tril_raw(gd_kernel_call *k) {
  * The upper triangle of each matrix, zeros elsewhere.
  *   diagonal int = 0  the lowest diagonal that is kept
  *   saves nothing
+ *   onnx Trilu(x, k=diagonal) upper!1~1
  */
 static gd_status triu_infer(gd_infer *i) { return triangle_infer(i); }
 static void triu_vjp(gd_vjp *v) {

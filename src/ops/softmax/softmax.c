@@ -69,7 +69,7 @@ static double exp_sum(const double *x, double m, int64_t n, int64_t step) {
  * exp(x) divided by its sum along an axis.
  *   axis int = -1
  *   saves y
- *   onnx Softmax   caffe Softmax
+ *   onnx Softmax axis=axis  when x:rank>0   caffe Softmax
  */
 static gd_status softmax_infer(gd_infer *i) {
     const gd_softmax_options *o = i->attrs;
@@ -145,7 +145,7 @@ static gd_status softmax_grad_reference(gd_kernel_call *k) {
  * The logarithm of softmax, computed without overflow: x - log(sum(exp(x))) along an axis.
  *   axis int = -1
  *   saves y
- *   onnx LogSoftmax
+ *   onnx LogSoftmax axis=axis  when x:rank>0
  */
 static gd_status log_softmax_infer(gd_infer *i) {
     const gd_log_softmax_options *o = i->attrs;

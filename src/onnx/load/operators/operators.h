@@ -1,4 +1,4 @@
-/* operators.h - the functions that load nodes which a row of the table cannot describe.
+/* operators.h - the functions that load nodes which a row cannot describe.
  *
  * Each loads one node: it reads inputs and attributes, calls ops, and sets the outputs. The table
  * (operator_table.c) names them.
