@@ -55,7 +55,6 @@ static gd_tensors unflatten_forward(gd_module *m, gd_tensors in) {
                          o->dims.rank, GD_MAX_RANK);
     if (status != GD_OK) return gd_layer_fail(status);
     const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
-    gd_shape all = {.form = 1};
     int64_t product = 1;
     bool open = false; /* one of dims is -1 */
     for (int i = 0; i < o->dims.rank; i++) open |= o->dims.at[i] == -1, product *= o->dims.at[i];
@@ -64,14 +63,7 @@ static gd_tensors unflatten_forward(gd_module *m, gd_tensors in) {
         return gd_layer_fail(gd_fail(GD_E_SHAPE,
                                      "dims must multiply to %lld, the size along axis %lld",
                                      (long long)x->dims[axis], (long long)o->axis));
-    for (int i = 0; i < x->rank; i++) {
-        for (int k = 0; i == axis && k < o->dims.rank; k++)
-            all.at[all.rank++] = o->dims.at[k] == -1 && x->dims[axis] >= 0
-                                     ? x->dims[axis] / -product
-                                     : o->dims.at[k];
-        if (i != axis) all.at[all.rank++] = x->dims[i];
-    }
-    return gd_listed(gd_reshape(in.at[0], all));
+    return gd_listed(gd_unflatten(in.at[0], axis, o->dims));
 }
 
 /*layer reshape(x, dims:int[]) -> y  of reshape

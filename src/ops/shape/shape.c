@@ -119,6 +119,69 @@ static gd_status flatten_infer(gd_infer *i) {
 static void flatten_vjp(gd_vjp *v) { v->gx[0] = gd_reshape(v->gy[0], gd_tensor_shape(v->x[0])); }
 static gd_status flatten_raw(gd_kernel_call *k) { return copy_elements(k); }
 
+/*op unflatten(x, axis:int, dims:int[]) -> y  view
+ * Splits an axis into several, whose sizes are dims; one of them may be -1. The opposite of flatten.
+ * In a graph, other sizes of x may be unknown: the heads of (N, T, C) are
+ * gd_unflatten(x, -1, gd_dims(heads, C / heads)), whatever N and T are.
+ *   saves nothing
+ */
+/* The sizes that the axis is split into, with -1 replaced. */
+static gd_status unflatten_sizes(const gd_shape *dims, int axis, int64_t size, int64_t *sizes) {
+    int64_t product = 1;
+    int open = -1; /* position of -1 */
+    char text[128];
+    gd_numbers_text(dims->rank, dims->at, text, sizeof text);
+    if (dims->rank == 0) return gd_op_fail(GD_E_ARGUMENT, "dims is empty");
+    for (int k = 0; k < dims->rank; k++) {
+        sizes[k] = dims->at[k];
+        if (sizes[k] == -1 && open < 0) open = k;
+        else if (sizes[k] < 0)
+            return gd_op_fail(GD_E_SHAPE,
+                              "dims are %s; one of them may be -1, the others must be at least 0",
+                              text);
+        else if (__builtin_mul_overflow(product, sizes[k], &product))
+            return gd_op_fail(GD_E_OVERFLOW, "%s is too large", text);
+    }
+    if (open >= 0 && product == 0)
+        return gd_op_fail(GD_E_SHAPE, "dims are %s; -1 cannot be inferred beside a 0", text);
+    if (open >= 0 ? size % product != 0 : size != product)
+        return gd_op_fail(GD_E_SHAPE, "axis %d of size %lld cannot be split into %s", axis,
+                          (long long)size, text);
+    if (open >= 0) sizes[open] = size / product;
+    return GD_OK;
+}
+static gd_status unflatten_infer(gd_infer *i) {
+    const gd_unflatten_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    int64_t sizes[GD_MAX_RANK];
+    int axis;
+    GD_TRY(gd_axis(o->axis, x->rank, &axis));
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "'x' has rank 0 and no axis to split");
+    const int added = o->dims.rank - 1;
+    if (x->rank + added > GD_MAX_RANK)
+        return gd_op_fail(GD_E_SHAPE, "a tensor has at most %d dimensions", GD_MAX_RANK);
+    GD_TRY(unflatten_sizes(&o->dims, axis, x->dims[axis], sizes));
+    gd_meta_view(y, x, 0);
+    y->rank = x->rank + added;
+    for (int k = x->rank; --k > axis;) {
+        y->dims[k + added] = x->dims[k];
+        y->strides[k + added] = x->strides[k];
+    }
+    int64_t stride = x->strides[axis];
+    for (int k = added; k >= 0; k--) { /* the last of the new axes has the stride of the old one */
+        y->dims[axis + k] = sizes[k];
+        y->strides[axis + k] = stride;
+        stride *= sizes[k] > 0 ? sizes[k] : 1;
+    }
+    return GD_OK;
+}
+static void unflatten_vjp(gd_vjp *v) {
+    const gd_unflatten_options *o = v->attrs;
+    const int64_t axis = o->axis < 0 ? o->axis + v->x[0]->rank : o->axis;
+    v->gx[0] = gd_flatten(v->gy[0], .start_axis = axis, .end_axis = axis + o->dims.rank - 1);
+}
+
 /*op squeeze(x) -> y  view
  * x without dimensions of size 1: all of them, or those among the given axes.
  *   axis int[] = none  one axis or gd_dims(...); none: all

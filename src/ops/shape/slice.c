@@ -40,10 +40,19 @@ static void narrow_vjp(gd_vjp *v) {
  *   saves nothing
  *   onnx Gather(x, indices=index) axis=axis~0  when saving
  */
+/* Makes y the view of x at one position of an axis. */
+static void view_at(gd_meta *y, const gd_tensor *x, int axis, int64_t index) {
+    gd_meta_view(y, x, 0);
+    y->rank--;
+    for (int k = axis; k < y->rank; k++) {
+        y->dims[k] = x->dims[k + 1];
+        y->strides[k] = x->strides[k + 1];
+    }
+    y->offset = x->offset + index * x->strides[axis];
+}
 static gd_status select_infer(gd_infer *i) {
     const gd_select_options *o = i->attrs;
     const gd_tensor *x = i->in[0];
-    gd_meta *y = &i->out[0];
     int axis;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
     if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "'x' has rank 0 and no axis to select from");
@@ -52,13 +61,7 @@ static gd_status select_infer(gd_infer *i) {
         return gd_op_fail(
             GD_E_INDEX, "index %lld is out of range for axis %d of size %lld (%lld to %lld)",
             (long long)o->index, axis, (long long)size, (long long)-size, (long long)size - 1);
-    gd_meta_view(y, x, 0);
-    y->rank--;
-    for (int k = axis; k < y->rank; k++) {
-        y->dims[k] = x->dims[k + 1];
-        y->strides[k] = x->strides[k + 1];
-    }
-    y->offset = x->offset + index * x->strides[axis];
+    view_at(&i->out[0], x, axis, index);
     return GD_OK;
 }
 static void select_vjp(gd_vjp *v) {
@@ -67,6 +70,32 @@ static void select_vjp(gd_vjp *v) {
     int64_t axis = o->axis < 0 ? o->axis + rank : o->axis, size = v->x[0]->dims[axis];
     v->gx[0] = gd_slice_grad(gd_unsqueeze(v->gy[0], axis), gd_tensor_shape(v->x[0]), axis,
                              o->index < 0 ? o->index + size : o->index, 1);
+}
+
+/*op unbind(x) -> ys*  view
+ * All positions of an axis, each as a view with one dimension less: as many results as the size of
+ * the axis, which must be known and at least 1.
+ *   axis int = 0  the axis that the results do not have
+ *   saves nothing
+ */
+static gd_status unbind_infer(gd_infer *i) {
+    const gd_unbind_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    int axis;
+    GD_TRY(gd_axis(o->axis, x->rank, &axis));
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "'x' has rank 0 and no axis to unbind");
+    const int64_t n = x->dims[axis];
+    if (n == 0) return gd_op_fail(GD_E_SHAPE, "axis %d has size 0: there are no results", axis);
+    if (n > 1 << 20)
+        return gd_op_fail(GD_E_ARGUMENT, "axis %d has size %lld: that are too many results", axis,
+                          (long long)n);
+    GD_TRY(gd_infer_outputs(i, (int)n));
+    for (int k = 0; k < n; k++) view_at(&i->out[k], x, axis, k);
+    return GD_OK;
+}
+static void unbind_vjp(gd_vjp *v) {
+    const gd_unbind_options *o = v->attrs;
+    v->gx[0] = gd_stack(((gd_tensors){v->gy, v->n_out}), .axis = o->axis);
 }
 
 /*op subtensor(x, index:int[]) -> y
