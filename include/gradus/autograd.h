@@ -36,8 +36,23 @@ GD_API bool gd_tensor_is_leaf(const gd_tensor *t);
 
 /* The accumulated gradient of a leaf, or NULL. It belongs to the leaf. */
 GD_API gd_tensor *gd_tensor_grad(const gd_tensor *t);
-/* Drops the gradient: gd_tensor_grad is NULL until the next gd_backward. */
+/* Drops the gradient of a tensor, or of each tensor of a list: gd_tensor_grad is NULL until the
+ * next gd_backward.
+ *
+ *     gd_zero_grad(w);
+ *     gd_zero_grad(gd_list(w, b));
+ *     gd_zero_grad(gd_module_parameters(net));
+ */
 GD_API void gd_zero_grad(gd_tensor *t);
+GD_API void gd_zero_grad_list(gd_tensors list);
+#ifdef __cplusplus
+} /* gd_list(...) converts to gd_tensors */
+inline void gd_zero_grad(gd_tensors list) { gd_zero_grad_list(list); }
+extern "C" {
+#else
+#define gd_zero_grad(...) \
+    _Generic((__VA_ARGS__), gd_tensors : gd_zero_grad_list, default : gd_zero_grad)(__VA_ARGS__)
+#endif
 /* Replaces the gradient (NULL: drops it). */
 #define gd_set_grad(...) gd_set_grad_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_set_grad_at(const char *site, gd_tensor *t, gd_tensor *grad);

@@ -219,6 +219,19 @@ extern "C" {
                                sizeof((gd_tensor *[]){__VA_ARGS__}) / sizeof(gd_tensor *)})
 #endif
 
+/* The first `count` tensors of an array as a list, for lists that a loop fills:
+ *
+ *     gd_tensor *parts[8];
+ *     for (int i = 0; i < 8; i++) parts[i] = gd_full(gd_dims(2), i);
+ *     gd_tensor *y = gd_cat(gd_list_of(parts, 8));
+ *
+ * The array is not copied, so it must live as long as the list; gd_list_copy (scope.h) copies a
+ * list that a function returns. */
+static inline gd_tensors gd_list_of(gd_tensor *const *array, int64_t count) {
+    gd_tensors list = {array, count};
+    return list;
+}
+
 /* --- properties ------------------------------------------------------------------------------- */
 
 /* All of these accept NULL and error tensors, for which they return 0, GD_DTYPE_NONE or false. */

@@ -143,8 +143,12 @@ gd_status gd_set_grad_at(const char *site, gd_tensor *t, gd_tensor *grad) {
     return gd_report(site, gd_replace_grad(t, grad));
 }
 
-void gd_zero_grad(gd_tensor *t) {
+void(gd_zero_grad)(gd_tensor *t) { /* the parentheses keep the macro of this name away */
     if (t && is_tensor(t, gd_grads_are_traced())) gd_report(NULL, gd_replace_grad(t, NULL));
+}
+
+void gd_zero_grad_list(gd_tensors list) {
+    for (int64_t i = 0; list.at && i < list.count; i++) gd_zero_grad(list.at[i]);
 }
 
 gd_tensor *gd_detach_at(const char *site, gd_tensor *t) {

@@ -666,4 +666,22 @@ CLEAN_TEST(any_allocation_of_a_transform_may_fail) {
     CHECK(is_near(value_at(a, 0), 0.1));
 }
 
+CLEAN_TEST(gradients_of_tensors_and_of_lists_are_dropped) {
+    GD_SCOPE;
+    gd_tensor *w[3];
+    for (int i = 0; i < 3; i++) w[i] = gd_requires_grad(gd_full(gd_dims(2), i + 1));
+    const gd_tensors all = gd_list_of(w, 3);
+    for (int k = 0; k < 3; k++) {
+        CHECK(gd_backward(gd_sum(gd_cat(all))) == GD_OK);
+        CHECK(gd_tensor_grad(w[0]) && gd_tensor_grad(w[1]) && gd_tensor_grad(w[2]));
+        if (k == 0) gd_zero_grad(all);
+        else if (k == 1) gd_zero_grad(gd_list(w[0], w[1], NULL, w[2]));
+        else gd_zero_grad(gd_list_of(w + 1, 2)), gd_zero_grad(w[0]);
+        CHECK(!gd_tensor_grad(w[0]) && !gd_tensor_grad(w[1]) && !gd_tensor_grad(w[2]));
+    }
+    gd_zero_grad(NULL);
+    gd_zero_grad((gd_tensors){NULL, 0});
+    CHECK(gd_list_of(w, 0).count == 0 && !gd_failed());
+}
+
 TEST_MAIN
