@@ -120,6 +120,27 @@ GD_API gd_sampler *gd_sampler_weighted_at(const char *site, gd_tensor *weights,
 #define gd_sampler_stratified(classes) gd_sampler_stratified_at(GD_HERE, classes)
 GD_API gd_sampler *gd_sampler_stratified_at(const char *site, gd_tensor *classes);
 
+typedef struct gd_sampler_bucketed_options {
+    int64_t pool GD_DEFAULT_(100); /* batches that are sorted together; 0: those of an epoch */
+} gd_sampler_bucketed_options;
+
+/* Batches of samples with like lengths, which need little padding (.pad of the loader). An epoch
+ * shuffles the samples, takes them in pools of .pool batches, sorts each pool by length, cuts it
+ * into batches, and shuffles the batches. A large pool gives batches of more equal lengths, a small
+ * one more random batches. A batch that is not full comes last. `lengths`: integers of rank 1, one
+ * for each sample, none negative; they are copied. Memory: 8 bytes for each sample (16 beyond 2^31
+ * samples), and 24 for each sample of a pool.
+ *
+ *     gd_loader *train = gd_loader_new(sentences, .batch = 32, .pad = true,
+ *                                      .sampler = gd_sampler_bucketed(lengths));
+ */
+#define gd_sampler_bucketed(lengths, ...)    \
+    GD_WITH_OPTIONS_(gd_sampler_bucketed_at( \
+        GD_HERE, lengths,                    \
+        GD_OPTIONS_(gd_sampler_bucketed_options, (.pool = 100) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_sampler *gd_sampler_bucketed_at(const char *site, gd_tensor *lengths,
+                                          const gd_sampler_bucketed_options *options);
+
 typedef struct gd_sampler_distributed_options {
     bool shuffle GD_DEFAULT_(true);
     /* To give every process the same number of samples, skips some; false: repeats some. */

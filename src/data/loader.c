@@ -77,8 +77,11 @@ static gd_status make_loader(gd_dataset *dataset, const gd_loader_options *o, gd
     l->options = *o;
     if (o->device == gd_cpu()) l->options.device = NULL;
     gd_retain(o->sampler);
-    l->order = (gd_order){
-        .sampler = o->sampler, .shuffle = o->shuffle, .samples = dataset->count, .seed = o->seed};
+    l->order = (gd_order){.sampler = o->sampler,
+                          .shuffle = o->shuffle,
+                          .samples = dataset->count,
+                          .batch = o->batch,
+                          .seed = o->seed};
     return count_batches(l);
 }
 

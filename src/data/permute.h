@@ -19,6 +19,8 @@ typedef enum gd_draw {
     GD_DRAW_CLASS,     /* the order of classes in a round of the stratified sampler */
     GD_DRAW_MEMBER,    /* the order of the samples of a class */
     GD_DRAW_START,     /* the first due time of a group */
+    GD_DRAW_BATCH,     /* the order of batches of the bucketed sampler */
+    GD_DRAW_PLACE,     /* the place of its batch that is not full, in the last pool */
 } gd_draw;
 
 static inline gd_rng gd_draw_key(gd_draw what, uint64_t seed, uint64_t epoch) {

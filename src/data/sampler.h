@@ -14,6 +14,7 @@ typedef struct gd_order {
     const gd_sampler *sampler; /* NULL: all samples, in order or shuffled */
     bool shuffle;
     int64_t samples; /* of the dataset */
+    int64_t batch;   /* samples in a batch of the loader */
     uint64_t seed, epoch;
     void *table; /* of the sampler, for this epoch; NULL: none */
 } gd_order;
