@@ -65,6 +65,11 @@ GD_API gd_tensors gd_dataset_get_at(const char *site, gd_dataset *dataset, int64
 /* The names of the classes: "cat", or "7". The count is 0 if the dataset has no names. */
 GD_API int64_t gd_dataset_class_count(const gd_dataset *dataset);
 GD_API const char *gd_dataset_class_name(const gd_dataset *dataset, int64_t index);
+/* The class with this name: gd_dataset_class_index(pets, "cat"), or of a character of a text,
+ * gd_dataset_class_index(poem, "a"). Returns -1 and records the failure if there is none. */
+#define gd_dataset_class_index(dataset, name) gd_dataset_class_index_at(GD_HERE, dataset, name)
+GD_API int64_t gd_dataset_class_index_at(const char *site, const gd_dataset *dataset,
+                                         const char *name);
 
 /* The name of a sample in messages: "cats/3.jpg", or "sample 17". */
 GD_API const char *gd_dataset_sample_name(gd_dataset *dataset, int64_t index, char *text,

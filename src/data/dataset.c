@@ -209,6 +209,34 @@ int64_t gd_dataset_count(const gd_dataset *d) { return d ? d->count : 0; }
 
 int64_t gd_dataset_class_count(const gd_dataset *d) { return d ? d->n_classes : 0; }
 
+/* Fails, and lists the first classes: "'cat', 'dog', ...". */
+static gd_status fail_no_class(const gd_dataset *d, const char *name) {
+    char list[160] = "";
+    size_t length = 0;
+    int64_t i = 0;
+    for (; i < d->n_classes && length + strlen(d->classes[i]) + 5 < sizeof list; i++)
+        length += (size_t)snprintf(list + length, sizeof list - length, "%s'%s'", i ? ", " : "",
+                                   d->classes[i]);
+    return gd_fail(GD_E_ARGUMENT,
+                   "gd_dataset_class_index: %s has no class '%.80s'; its %lld are %s%s", d->type,
+                   name, (long long)d->n_classes, list, i < d->n_classes ? ", ..." : "");
+}
+
+int64_t gd_dataset_class_index_at(const char *site, const gd_dataset *d, const char *name) {
+    const char *wrong = !d              ? "the dataset is NULL"
+                        : !name         ? "the name is NULL"
+                        : !d->n_classes ? "the dataset has no names of classes"
+                                        : NULL;
+    if (wrong) {
+        gd_report(site, gd_fail(GD_E_ARGUMENT, "gd_dataset_class_index: %s", wrong));
+        return -1;
+    }
+    for (int64_t i = 0; i < d->n_classes; i++)
+        if (strcmp(d->classes[i], name) == 0) return i;
+    gd_report(site, fail_no_class(d, name));
+    return -1;
+}
+
 const char *gd_dataset_class_name(const gd_dataset *d, int64_t index) {
     return d && index >= 0 && index < d->n_classes ? d->classes[index] : NULL;
 }

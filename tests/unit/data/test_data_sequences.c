@@ -45,6 +45,23 @@ CLEAN_TEST(characters_are_numbered_by_their_code_points) {
     check_gather(d);
 }
 
+CLEAN_TEST(a_class_is_found_by_its_text) {
+    GD_SCOPE;
+    const char *path = temp_write_text("t.txt", "ba\xC3\xA4 ab");
+    gd_dataset *d = gd_dataset_text(path, 3);
+    CHECK(gd_dataset_class_index(d, "\xC3\xA4") == 3 && gd_dataset_class_index(d, " ") == 0);
+    CHECK(gd_dataset_class_index(gd_dataset_range(d, 0, 1), "b") == 2);
+    CHECK(gd_dataset_class_index(d, "x") == -1);
+    CHECK_SAYING(says("gd_dataset_class_index: text has no class 'x'; its 4 are ' ', 'a', 'b'"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_dataset_class_index(d, NULL) == -1 && says("the name is NULL"));
+    gd_clear_error();
+    gd_dataset *none = gd_dataset_tensors(gd_ones(gd_dims(3)));
+    CHECK(gd_dataset_class_index(none, "x") == -1 && says("has no names of classes"));
+    gd_clear_error();
+}
+
 CLEAN_TEST(bytes_are_numbered_by_their_value) {
     GD_SCOPE;
     const char *path = temp_write("b.txt", "\xff\0ab\n", 5);
