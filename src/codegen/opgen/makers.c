@@ -30,7 +30,10 @@ static const maker_kind kinds[] = {
      "gradus/module.h",
      "Layers",
      "Every layer, as the constructor of a module (module.h). Names, meanings and initial weights "
-     "are PyTorch's.",
+     "are PyTorch's. A layer is called with its inputs in the order given here: "
+     "gd_module_forward(attention, query, NULL, NULL, padding). An optional one that is left out "
+     "is "
+     "NULL, or nothing if no other follows.",
      {"check", "build", "forward"}},
     {"init",
      "init",
@@ -211,6 +214,20 @@ void each_maker_attr(void (*look)(const gd_op_attr *attr, const char *path, int 
 
 /* --- the header of a kind --------------------------------------------------------------------- */
 
+/* "Inputs: `query`, `key` (optional). Outputs: `y`, `weights`." `quote` is "`", or "" in C. */
+static void print_params_line(FILE *out, const gd_record *r, const char *quote) {
+    fprintf(out, r->n_inputs == 1 ? "Input: " : "Inputs: ");
+    for (int i = 0; i < r->n_inputs; i++)
+        fprintf(out, "%s%s%s%s%s%s", i ? ", " : "", quote, r->inputs[i].name, quote,
+                r->inputs[i].variadic ? ", any number" : "",
+                r->inputs[i].optional ? " (optional)" : "");
+    fprintf(out, r->n_outputs == 1 ? ". Output: " : ". Outputs: ");
+    for (int i = 0; i < r->n_outputs; i++)
+        fprintf(out, "%s%s%s%s%s", i ? ", " : "", quote, r->outputs[i].name, quote,
+                r->outputs[i].optional ? " (optional)" : "");
+    fputs(".", out);
+}
+
 static void print_maker_comment(FILE *out, const maker *m) {
     const gd_record *r = &m->record;
     fprintf(out, "/* gd_%s(%s", m->full, m->kind->subject ? m->kind->subject : "");
@@ -221,6 +238,10 @@ static void print_maker_comment(FILE *out, const maker *m) {
     for (const char *c = r->doc; *c; c++) {
         fputc(*c, out);
         if (*c == '\n') fputs(" * ", out);
+    }
+    if (r->n_inputs) {
+        fputs("\n * ", out);
+        print_params_line(out, r, "");
     }
     for (int i = 0, first = 1; i < r->n_attrs; i++) {
         const gd_op_attr *a = &r->attrs[i];
@@ -527,6 +548,11 @@ static void write_kind_page(const maker_kind *k) {
         }
         fputs(")`\n\n", out);
         print_doc(out, r->doc);
+        if (r->n_inputs) {
+            fputs("\n", out);
+            print_params_line(out, r, "`");
+            fputs("\n", out);
+        }
         if (options) fputs("\n| option | type | default | |\n|---|---|---|---|\n", out);
         for (int a = 0; a < r->n_attrs; a++)
             if (!r->attrs[a].required) print_page_row(out, &r->attrs[a]);
