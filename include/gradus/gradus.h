@@ -32,6 +32,7 @@
 #include "gradus/state.h"
 #include "gradus/status.h"
 #include "gradus/tensor.h"
+#include "gradus/tensorboard.h"
 #include "gradus/testing.h"
 #include "gradus/threads.h"
 #include "gradus/train.h"

@@ -53,6 +53,32 @@ GD_API gd_tensor *gd_decode_image_at(const char *site, const void *bytes, size_t
 #define gd_save_png(path, x) gd_save_png_at(GD_HERE, path, x)
 GD_API gd_status gd_save_png_at(const char *site, const char *path, const gd_tensor *x);
 
+typedef struct gd_make_grid_options {
+    int64_t nrow GD_DEFAULT_(8);           /* images in a row */
+    int64_t padding GD_DEFAULT_(2);        /* pixels around each image */
+    double pad_value GD_DEFAULT_(0);       /* of these pixels, and of places without an image */
+    bool normalize GD_DEFAULT_(false);     /* maps the values to 0 to 1; for floats */
+    double value_range[2] GD_DEFAULT_({}); /* {low, high}, which become 0 and 1; values beyond are
+                                              clamped. Default: the smallest and largest value */
+    bool scale_each GD_DEFAULT_(false);    /* the smallest and largest value of each image */
+} gd_make_grid_options;
+
+/* Images (N, C, H, W) as one image (C, height, width), in rows of .nrow, as torchvision's
+ * make_grid: grey images get three channels, and a single image, also (C, H, W) or (H, W), gets no
+ * padding. The result is on the device of the images.
+ *
+ *     gd_save_png("samples.png", gd_make_grid(images, .nrow = 4, .normalize = true,
+ *                                             .value_range = {-1, 1}));
+ */
+#define gd_make_grid(images, ...)                                                 \
+    GD_WITH_OPTIONS_(gd_make_grid_at(                                             \
+        GD_HERE, images,                                                          \
+        GD_OPTIONS_(gd_make_grid_options,                                         \
+                    (.nrow = 8, .padding = 2, .pad_value = 0, .normalize = false, \
+                     .value_range = {0, 0}, .scale_each = false) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensor *gd_make_grid_at(const char *site, gd_tensor *images,
+                                  const gd_make_grid_options *options);
+
 #ifdef __cplusplus
 }
 #endif

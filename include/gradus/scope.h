@@ -71,6 +71,7 @@ typedef struct gd_loader gd_loader;
 typedef struct gd_metric gd_metric;
 typedef struct gd_callback gd_callback;
 typedef struct gd_history gd_history;
+typedef struct gd_board gd_board;
 #ifndef __cplusplus
 /* `call` if `x` is a pointer to such an object; otherwise an error at compile time. */
 #define GD_FOR_OBJECT_(x, call) \
@@ -79,7 +80,8 @@ typedef struct gd_history gd_history;
              gd_state *: call,                                                                       \
              gd_attrs *: call, gd_npz *: call, gd_random_generator *: call,                              \
              gd_dataset *: call, gd_transform *: call, gd_sampler *: call, gd_loader *: call,        \
-             gd_metric *: call, gd_callback *: call, gd_history *: call, void *: call)
+             gd_metric *: call, gd_callback *: call, gd_history *: call, gd_board *: call, \
+             void *: call)
 #define gd_keep(x)    ((__typeof__(x))GD_FOR_OBJECT_(x, gd_keep)(x))
 #define gd_retain(x)  ((__typeof__(x))GD_FOR_OBJECT_(x, gd_retain)(x))
 #define gd_release(x) GD_FOR_OBJECT_(x, gd_release)(x)

@@ -26,10 +26,40 @@ static const gd_pb_field histogram_fields[] = {
 };
 static const gd_pb_schema histogram = GD_PB_SCHEMA("HistogramProto", histogram_fields);
 
+static const gd_pb_field image_fields[] = {
+    {1, "height", GD_PB_INT32, 0, NULL, NULL},
+    {2, "width", GD_PB_INT32, 0, NULL, NULL},
+    {3, "colorspace", GD_PB_INT32, 0, NULL, NULL},
+    {4, "encoded_image_string", GD_PB_BYTES, 0, NULL, NULL},
+};
+static const gd_pb_schema image = GD_PB_SCHEMA("Summary.Image", image_fields);
+
+static const gd_pb_field dim_fields[] = {{1, "size", GD_PB_INT64, 0, NULL, NULL}};
+static const gd_pb_schema dim = GD_PB_SCHEMA("TensorShapeProto.Dim", dim_fields);
+
+static const gd_pb_field shape_fields[] = {{2, "dim", GD_PB_MESSAGE, GD_PB_REPEATED, &dim, NULL}};
+static const gd_pb_schema shape = GD_PB_SCHEMA("TensorShapeProto", shape_fields);
+
+static const gd_pb_field tensor_fields[] = {
+    {1, "dtype", GD_PB_ENUM, 0, NULL, NULL},
+    {2, "tensor_shape", GD_PB_MESSAGE, 0, &shape, NULL},
+    {8, "string_val", GD_PB_STRING, GD_PB_REPEATED, NULL, NULL},
+};
+static const gd_pb_schema tensor = GD_PB_SCHEMA("TensorProto", tensor_fields);
+
+static const gd_pb_field plugin_fields[] = {{1, "plugin_name", GD_PB_STRING, 0, NULL, NULL}};
+static const gd_pb_schema plugin = GD_PB_SCHEMA("SummaryMetadata.PluginData", plugin_fields);
+
+static const gd_pb_field metadata_fields[] = {{1, "plugin_data", GD_PB_MESSAGE, 0, &plugin, NULL}};
+static const gd_pb_schema metadata = GD_PB_SCHEMA("SummaryMetadata", metadata_fields);
+
 static const gd_pb_field value_fields[] = {
     {1, "tag", GD_PB_STRING, 0, NULL, NULL},
     {2, "simple_value", GD_PB_FLOAT, 0, NULL, NULL},
+    {4, "image", GD_PB_MESSAGE, 0, &image, NULL},
     {5, "histo", GD_PB_MESSAGE, 0, &histogram, NULL},
+    {8, "tensor", GD_PB_MESSAGE, 0, &tensor, NULL},
+    {9, "metadata", GD_PB_MESSAGE, 0, &metadata, NULL},
 };
 static const gd_pb_schema value = GD_PB_SCHEMA("Summary.Value", value_fields);
 
@@ -54,12 +84,6 @@ static const gd_pb_field event_fields[] = {
     {7, "session_log", GD_PB_MESSAGE, 0, &session_log, NULL},
 };
 const gd_pb_schema gd_event_schema = GD_PB_SCHEMA("Event", event_fields);
-
-static const gd_pb_field dim_fields[] = {{1, "size", GD_PB_INT64, 0, NULL, NULL}};
-static const gd_pb_schema dim = GD_PB_SCHEMA("TensorShapeProto.Dim", dim_fields);
-
-static const gd_pb_field shape_fields[] = {{2, "dim", GD_PB_MESSAGE, GD_PB_REPEATED, &dim, NULL}};
-static const gd_pb_schema shape = GD_PB_SCHEMA("TensorShapeProto", shape_fields);
 
 static const gd_pb_field list_fields[] = {
     {7, "shape", GD_PB_MESSAGE, GD_PB_REPEATED, &shape, NULL}};

@@ -4,7 +4,7 @@
  * bytes, and their masked CRC-32C, all little-endian. A record is a message of the type Event. It
  * holds a time, a step, and one of these:
  *   - the version of the file, in the first record
- *   - a summary: numbers and histograms
+ *   - a summary: numbers, histograms, images and texts
  *   - a GraphDef
  *   - the start of a session, at which TensorBoard drops earlier data of this and later steps
  *

@@ -43,6 +43,10 @@ gd_status gd_bitmap_resize(gd_bitmap *image, const char *name, int width, int he
 gd_status gd_bitmap_write_png(const char *path, int width, int height, int channels,
                               const uint8_t *pixels);
 
+/* The bytes of such a file, from gd_malloc. `name` is for messages. On failure *data is NULL. */
+gd_status gd_bitmap_encode_png(const char *name, int width, int height, int channels,
+                               const uint8_t *pixels, uint8_t **data, size_t *bytes);
+
 /* --- for the decoders ------------------------------------------------------------------------- */
 
 /* Checks the sizes of a header and allocates the pixels. `what` is the format, for messages. */

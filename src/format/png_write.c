@@ -9,20 +9,19 @@
 #include "format/file.h"
 #include "format/image.h"
 
+enum { CHUNK = 12, MAX_PART = 1 << 30 }; /* bytes of a chunk around its data; of data at most */
+
 static void put_be32(uint8_t *p, uint32_t v) {
     for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (24 - 8 * i));
 }
 
-/* Writes length, type, data, and the checksum of type and data. */
-static gd_status write_chunk(gd_file_writer *file, const char *type, const uint8_t *data,
-                             size_t bytes) {
-    uint8_t head[8], tail[4];
-    put_be32(head, (uint32_t)bytes);
-    memcpy(head + 4, type, 4);
-    put_be32(tail, gd_crc32(gd_crc32(0, type, 4), data, bytes));
-    GD_TRY(gd_file_writer_write(file, head, 8));
-    GD_TRY(gd_file_writer_write(file, data, bytes));
-    return gd_file_writer_write(file, tail, 4);
+/* Appends length, type, data, and the checksum of type and data. Returns the end. */
+static uint8_t *put_chunk(uint8_t *to, const char *type, const uint8_t *data, size_t bytes) {
+    put_be32(to, (uint32_t)bytes);
+    memcpy(to + 4, type, 4);
+    if (bytes) memcpy(to + 8, data, bytes);
+    put_be32(to + 8 + bytes, gd_crc32(0, to + 4, bytes + 4));
+    return to + bytes + CHUNK;
 }
 
 /* Filters a row. Of three filters (none, minus the left pixel, minus the pixel above) it chooses
@@ -76,39 +75,55 @@ static gd_status compress_pixels(const char *path, size_t width, size_t height, 
     return n ? GD_OK : gd_fail(GD_E_MEMORY, "%s: no memory to compress it", path);
 }
 
-static gd_status write_chunks(gd_file_writer *file, int width, int height, int channels,
-                              const uint8_t *packed, size_t size) {
+/* The file with this zlib stream, from gd_malloc. */
+static gd_status put_chunks(const char *name, int width, int height, int channels,
+                            const uint8_t *packed, size_t size, uint8_t **data, size_t *bytes) {
     static const uint8_t types[] = {0, 0, 4, 2, 6};
     uint8_t header[13] = {[8] = 8, [9] = types[channels]};
+    const size_t parts = size / MAX_PART + 1;
+    uint8_t *to = *data = gd_malloc(8 + sizeof header + size + CHUNK * (parts + 2));
+    if (!to) return gd_fail(GD_E_MEMORY, "%s: no memory for the file", name);
     put_be32(header, (uint32_t)width);
     put_be32(header + 4, (uint32_t)height);
-    GD_TRY(gd_file_writer_write(file, "\x89PNG\r\n\x1a\n", 8));
-    GD_TRY(write_chunk(file, "IHDR", header, sizeof header));
+    memcpy(to, "\x89PNG\r\n\x1a\n", 8);
+    to = put_chunk(to + 8, "IHDR", header, sizeof header);
     for (size_t part, at = 0; at < size; at += part) {
-        part = size - at < 1 << 30 ? size - at : 1 << 30;
-        GD_TRY(write_chunk(file, "IDAT", packed + at, part));
+        part = size - at < MAX_PART ? size - at : MAX_PART;
+        to = put_chunk(to, "IDAT", packed + at, part);
     }
-    return write_chunk(file, "IEND", packed, 0);
+    *bytes = (size_t)(put_chunk(to, "IEND", NULL, 0) - *data);
+    return GD_OK;
+}
+
+gd_status gd_bitmap_encode_png(const char *name, int width, int height, int channels,
+                               const uint8_t *pixels, uint8_t **data, size_t *bytes) {
+    *data = NULL;
+    if (width < 1 || height < 1 || height > GD_BITMAP_MAX_PIXELS / width || channels < 1 ||
+        channels > 4)
+        return gd_fail(GD_E_ARGUMENT,
+                       "%s: an image of %d x %d pixels with %d channels cannot be written", name,
+                       width, height, channels);
+    uint8_t *packed;
+    size_t size;
+    GD_TRY(compress_pixels(name, (size_t)width, (size_t)height, (size_t)channels, pixels, &packed,
+                           &size));
+    const gd_status status = put_chunks(name, width, height, channels, packed, size, data, bytes);
+    gd_free(packed);
+    return status;
 }
 
 gd_status gd_bitmap_write_png(const char *path, int width, int height, int channels,
                               const uint8_t *pixels) {
-    if (width < 1 || height < 1 || height > GD_BITMAP_MAX_PIXELS / width || channels < 1 ||
-        channels > 4)
-        return gd_fail(GD_E_ARGUMENT,
-                       "%s: an image of %d x %d pixels with %d channels cannot be written", path,
-                       width, height, channels);
-    uint8_t *packed;
-    size_t size;
+    uint8_t *data;
+    size_t bytes;
     gd_file_writer *file;
-    GD_TRY(compress_pixels(path, (size_t)width, (size_t)height, (size_t)channels, pixels, &packed,
-                           &size));
+    GD_TRY(gd_bitmap_encode_png(path, width, height, channels, pixels, &data, &bytes));
     gd_status status = gd_file_writer_begin(&file, path);
     if (status == GD_OK) {
-        status = write_chunks(file, width, height, channels, packed, size);
+        status = gd_file_writer_write(file, data, bytes);
         if (status == GD_OK) status = gd_file_writer_commit(file);
         else gd_file_writer_cancel(file);
     }
-    gd_free(packed);
+    gd_free(data);
     return status;
 }

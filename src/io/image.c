@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "core/tensor.h"
 #include "core/thread.h"
-#include "format/image.h"
 #include "dispatch/op.h"
+#include "io/image_pixels.h"
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
@@ -88,35 +88,44 @@ static uint8_t pixel_byte(gd_dtype dtype, const uint8_t *p) {
     return (uint8_t)(v >= 255 ? 255 : v > 0 ? v + 0.5 : 0); /* NaN is black */
 }
 
-static gd_status save_png(const char *path, const gd_tensor *x) {
-    if (!path) return gd_fail(GD_E_ARGUMENT, "gd_save_png: path is NULL");
-    if (!x) return gd_fail(GD_E_ARGUMENT, "%s: the tensor is NULL", path);
+gd_status gd_image_pixels(const char *name, const gd_tensor *x, gd_bitmap *image) {
+    *image = (gd_bitmap){.width = 0};
+    if (!x) return gd_fail(GD_E_ARGUMENT, "%s: the tensor is NULL", name);
     if (x->kind != GD_VALUE)
-        return gd_fail(GD_E_STATE, "%s: the tensor has no value to save", path);
+        return gd_fail(GD_E_STATE, "%s: the tensor has no value to save", name);
     const int64_t channels = x->rank == 3 ? x->dims[0] : 1;
     char text[200];
     if (x->rank < 2 || x->rank > 3 || channels < 1 || channels > 4)
         return gd_fail(GD_E_SHAPE, "%s: an image is (H,W) or (C,H,W) with 1 to 4 channels, not %s",
-                       path, gd_describe(x, text, sizeof text));
+                       name, gd_describe(x, text, sizeof text));
     const int64_t height = x->dims[x->rank - 2], width = x->dims[x->rank - 1];
     if (height < 1 || width < 1 || height > GD_BITMAP_MAX_PIXELS / width)
         return gd_fail(GD_E_SHAPE,
-                       "%s: %s cannot be saved as an image: it must have from 1 to %d pixels", path,
+                       "%s: %s cannot be saved as an image: it must have from 1 to %d pixels", name,
                        gd_describe(x, text, sizeof text), GD_BITMAP_MAX_PIXELS);
     const size_t plane = (size_t)(height * width), count = plane * (size_t)channels;
     const size_t item = gd_dtype_bytes(x->dtype);
     uint8_t *planes = gd_malloc(count * item), *pixels = gd_malloc(count);
-    gd_status status = planes && pixels
-                           ? gd_copy_out(x, planes, count * item)
-                           : gd_fail(GD_E_MEMORY, "%s: no memory for its pixels", path);
+    const gd_status status = planes && pixels
+                                 ? gd_copy_out(x, planes, count * item)
+                                 : gd_fail(GD_E_MEMORY, "%s: no memory for its pixels", name);
     for (size_t i = 0; status == GD_OK && i < count; i++) {
         const size_t c = i / plane, at = i % plane;
         pixels[at * (size_t)channels + c] = pixel_byte((gd_dtype)x->dtype, planes + i * item);
     }
-    if (status == GD_OK)
-        status = gd_bitmap_write_png(path, (int)width, (int)height, (int)channels, pixels);
     gd_free(planes);
-    gd_free(pixels);
+    *image = (gd_bitmap){(int)width, (int)height, (int)channels, pixels};
+    if (status != GD_OK) gd_bitmap_free(image);
+    return status;
+}
+
+static gd_status save_png(const char *path, const gd_tensor *x) {
+    gd_bitmap image;
+    if (!path) return gd_fail(GD_E_ARGUMENT, "gd_save_png: path is NULL");
+    GD_TRY(gd_image_pixels(path, x, &image));
+    const gd_status status =
+        gd_bitmap_write_png(path, image.width, image.height, image.channels, image.pixels);
+    gd_bitmap_free(&image);
     return status;
 }
 

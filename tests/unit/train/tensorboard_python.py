@@ -6,6 +6,8 @@ TensorBoard's own readers read the event files of a folder. The lines of EXPECTE
     histogram TAG STEP MIN MAX NUM SUM SQUARES
     node NAME OP [INPUT,...]
     nodes COUNT
+    image TAG STEP WIDTH HEIGHT
+    text TAG STEP TEXT
 """
 import os
 import sys
@@ -53,6 +55,18 @@ def nodes(count):
     for n in board.Graph().node:  # every edge starts at a node
         for i in n.input:
             assert i.split(":")[0] in names, f"{n.name} reads {i}"
+
+
+def image(tag, step, width, height):
+    found = [(e.step, e.width, e.height) for e in board.Images(tag)]
+    assert found == [(int(step), int(width), int(height))], f"{tag}: {found}"
+    assert board.Images(tag)[0].encoded_image_string.startswith(b"\x89PNG")
+
+
+def text(tag, step, *words):
+    found = [e for e in board.Tensors(tag) if e.step == int(step)]
+    assert [t.decode() for t in found[0].tensor_proto.string_val] == [" ".join(words)], found
+    assert board.SummaryMetadata(tag).plugin_data.plugin_name == "text"
 
 
 for line in open(expected):

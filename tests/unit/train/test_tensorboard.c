@@ -381,6 +381,70 @@ CLEAN_TEST(a_full_disk_loses_events_but_does_not_stop_training) {
     gd_clear_error();
 }
 
+/* --- boards ----------------------------------------------------------------------------------- */
+
+/* A loop of three steps. */
+static void write_board(const char *in) {
+    GD_SCOPE;
+    gd_board *board = gd_board_new(in);
+    static const uint8_t pixels[] = {0, 255, 128, 7, 9, 11};
+    for (int step = 0; step < 3; step++)
+        CHECK_OK(gd_board_scalar(board, "loss", step == 1 ? NAN : 0.5 * step, step * 10));
+    CHECK_OK(gd_board_image(board, "grey", gd_from_array(gd_dims(2, 3), GD_U8, pixels), 20));
+    CHECK_OK(gd_board_image(board, "colour", gd_full(gd_dims(3, 4, 2), 0.25), 20));
+    CHECK_OK(gd_board_text(board, "notes/first", "a *text*, \xC3\xA4", 0));
+    CHECK_OK(gd_board_histogram(board, "weights", gd_arange(0, 10), 20));
+    CHECK_OK(gd_board_histogram(board, "none", gd_full(gd_dims(2), NAN), 20));
+}
+
+CLEAN_TEST(a_board_writes_scalars_images_texts_and_histograms) {
+    GD_SCOPE;
+    events e;
+    char path[600];
+    snprintf(path, sizeof path, "%s/runs/1", temp_new_folder("board")); /* new folders */
+    write_board(path);
+    CHECK(read_all(&e, path) && e.files == 1 && e.count == 9);
+    CHECK(find_scalar(&e, "loss", 0) == 0 && find_scalar(&e, "loss", 20) == 1);
+    CHECK(find_value(&e, "loss", 10) && isnan(find_scalar(&e, "loss", 10)));
+    const gd_pb *grey = gd_pb_message(find_value(&e, "grey", 20), "image");
+    CHECK(gd_pb_int(grey, "height", 0) == 2 && gd_pb_int(grey, "width", 0) == 3 &&
+          gd_pb_int(grey, "colorspace", 0) == 1);
+    const gd_pb *colour = gd_pb_message(find_value(&e, "colour", 20), "image");
+    CHECK(gd_pb_int(colour, "colorspace", 0) == 3 && gd_pb_int(colour, "height", 0) == 4);
+    const gd_pb *note = find_value(&e, "notes/first", 0), *text = gd_pb_message(note, "tensor");
+    CHECK(strcmp(gd_pb_string_at(text, "string_val", 0), "a *text*, \xC3\xA4") == 0);
+    CHECK(gd_pb_int(text, "dtype", 0) == 7);
+    CHECK(strcmp(gd_pb_string(gd_pb_message(gd_pb_message(note, "metadata"), "plugin_data"),
+                              "plugin_name"),
+                 "text") == 0);
+    CHECK(gd_pb_float(gd_pb_message(find_value(&e, "weights", 20), "histo"), "sum", 0) == 45);
+    CHECK(!find_value(&e, "none", 20));
+    end_events(&e);
+}
+
+CLEAN_TEST(messages_of_boards_name_the_function_and_the_tag) {
+    GD_SCOPE;
+    gd_board *board = gd_board_new(temp_new_folder("board"));
+#define CHECK_FAILS(call, part)                             \
+    do {                                                    \
+        CHECK(!(call));                                     \
+        CHECK_SAYING(says(part), "%s", gd_error_message()); \
+        gd_clear_error();                                   \
+    } while (0)
+    CHECK_FAILS(gd_board_new(NULL), "gd_board_new: the folder's name is NULL");
+    CHECK_FAILS(gd_board_new("/proc/no/such"), "gd_board_new: ");
+    CHECK_FAILS(gd_board_scalar(NULL, "loss", 1, 0) == GD_OK, "gd_board_scalar: the board is NULL");
+    CHECK_FAILS(gd_board_scalar(board, NULL, 1, 0) == GD_OK, "the tag is NULL");
+    CHECK_FAILS(gd_board_text(board, "notes", NULL, 0) == GD_OK, "the text is NULL");
+    CHECK_FAILS(gd_board_image(board, "faces", gd_ones(gd_dims(2, 3, 4, 4)), 0) == GD_OK,
+                "faces: an image is (H,W) or (C,H,W) with 1 to 4 channels, not f32[2,3,4,4]");
+    CHECK_FAILS(gd_board_histogram(board, "w", NULL, 0) == GD_OK, "w: the tensor is NULL");
+    gd_matmul(gd_ones(gd_dims(2)),
+              gd_ones(gd_dims(3))); /* results after a failure are not logged */
+    CHECK(gd_board_scalar(board, "loss", 1, 0) == gd_error_status() && gd_failed());
+    gd_clear_error();
+}
+
 /* --- TensorBoard itself ----------------------------------------------------------------------- */
 
 static bool has_package(const char *python) {
@@ -438,6 +502,9 @@ CLEAN_TEST(tensorboard_reads_our_files) {
     for (int i = 0; i < GRAPH_LINES; i++)
         fprintf(out, "node %s %s %s\n", graph_lines[i][0], graph_lines[i][1], graph_lines[i][2]);
     fprintf(out, "nodes %d\n", GRAPH_NODES);
+    write_board(folder);
+    fputs("scalar loss 0 0 10 nan 20 1\nimage grey 20 3 2\nimage colour 20 2 4\n", out);
+    fputs("text notes/first 0 a *text*, \xC3\xA4\n", out);
     fclose(out);
     snprintf(command, sizeof command, "%s '%s/unit/train/tensorboard_python.py' '%s' '%s'", name,
              GRADUS_TESTS, folder, expected);

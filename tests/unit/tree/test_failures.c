@@ -68,6 +68,8 @@ STATUS(gd_transform_define_at, gd_transform_define("x\n", NULL))
 TENSOR(gd_load_image_at, gd_load_image(missing))
 TENSOR(gd_decode_image_at, gd_decode_image("text", 4))
 STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
+TENSOR(gd_make_grid_at, gd_make_grid(gd_ones(gd_dims(2, 3, 4, 4)), .nrow = 0))
+CALL(gd_dataset_class_index_at, gd_dataset_class_index(NULL, "cat") == -1)
 
 /* combined datasets, loaders and samplers */
 static gd_dataset *rows_of(int64_t count) { return gd_dataset_tensors(gd_ones(gd_dims(count, 2))); }
@@ -85,6 +87,7 @@ CALL(gd_loader_next_at, !gd_loader_next(NULL, NULL))
 STATUS(gd_loader_seek_at, gd_loader_seek(gd_loader_new(rows_of(3)), ((gd_loader_position){0, 9})))
 OBJECT(gd_sampler_weighted_at, gd_sampler_weighted(gd_zeros(gd_dims(3))))
 OBJECT(gd_sampler_stratified_at, gd_sampler_stratified(make_tensor()))
+OBJECT(gd_sampler_bucketed_at, gd_sampler_bucketed(make_tensor()))
 OBJECT(gd_sampler_distributed_at, gd_sampler_distributed(2, 2))
 OBJECT(gd_sampler_from_at, gd_sampler_from(NULL))
 
@@ -116,6 +119,13 @@ OBJECT(gd_evaluate_at,
        gd_evaluate(make_net(), gd_list(gd_ones(gd_dims(4, 3)), gd_ones(gd_dims(4, 2)))))
 TENSOR(gd_predict_at, gd_predict(make_net(), gd_list(gd_ones(gd_dims(4, 5)))))
 STATUS(gd_history_plot_at, gd_history_plot(NULL, missing))
+
+/* boards */
+OBJECT(gd_board_new_at, gd_board_new(""))
+STATUS(gd_board_scalar_at, gd_board_scalar(NULL, "loss", 1, 0))
+STATUS(gd_board_image_at, gd_board_image(NULL, "image", make_tensor(), 0))
+STATUS(gd_board_text_at, gd_board_text(NULL, "text", "words", 0))
+STATUS(gd_board_histogram_at, gd_board_histogram(NULL, "weight", make_tensor(), 0))
 
 /* checkpoints */
 
@@ -296,6 +306,8 @@ static const row rows[] = {
     FAILS(gd_load_image_at),
     FAILS(gd_decode_image_at),
     FAILS(gd_save_png_at),
+    FAILS(gd_make_grid_at),
+    FAILS(gd_dataset_class_index_at),
 
     /* combined datasets, loaders and samplers */
     FAILS(gd_dataset_tensors_at),
@@ -311,6 +323,7 @@ static const row rows[] = {
     FAILS(gd_loader_seek_at),
     FAILS(gd_sampler_weighted_at),
     FAILS(gd_sampler_stratified_at),
+    FAILS(gd_sampler_bucketed_at),
     FAILS(gd_sampler_distributed_at),
     FAILS(gd_sampler_from_at),
     {"gd_loader_tell", NULL, QUESTION},
@@ -344,6 +357,11 @@ static const row rows[] = {
     FAILS(gd_evaluate_at),
     FAILS(gd_predict_at),
     FAILS(gd_history_plot_at),
+    FAILS(gd_board_new_at),
+    FAILS(gd_board_scalar_at),
+    FAILS(gd_board_image_at),
+    FAILS(gd_board_text_at),
+    FAILS(gd_board_histogram_at),
     {"gd_compiled_optimizer", NULL, QUESTION},
     {"gd_compiled_schedule", NULL, QUESTION},
     {"gd_compiled_metric", NULL, QUESTION},
