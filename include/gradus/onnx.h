@@ -82,6 +82,7 @@ typedef struct gd_onnx_save_module_options {
     int64_t external_above GD_DEFAULT_(1 << 26); /* as above */
     const char *const *metadata GD_DEFAULT_(nullptr);
     bool any_batch GD_DEFAULT_(true);        /* makes the first size of the inputs unknown */
+    bool any_length GD_DEFAULT_(false);      /* and the second: the length of (N, T, ...) */
     const char *inputs GD_DEFAULT_("input"); /* names, separated by spaces */
     const char *outputs GD_DEFAULT_("output");
 } gd_onnx_save_module_options;
@@ -91,13 +92,20 @@ typedef struct gd_onnx_save_module_options {
  * batch size of the examples, and the log says so.
  *
  *     gd_onnx_save_module("digits.onnx", net, gd_list(gd_zeros(gd_dims(1, 1, 28, 28))));
+ *
+ * A net for sequences of any length, as gpt, takes .any_length. A net that needs to know the length
+ * fails then.
+ *
+ *     gd_tensor *tokens = gd_zeros(gd_dims(1, 16), .dtype = GD_I64);
+ *     gd_onnx_save_module("gpt.onnx", gpt, gd_list(tokens), .any_length = true);
  */
-#define gd_onnx_save_module(path, net, examples, ...)                                \
-    GD_WITH_OPTIONS_(gd_onnx_save_module_at(                                         \
-        GD_HERE, path, net, examples,                                                \
-        GD_OPTIONS_(gd_onnx_save_module_options,                                     \
-                    (.external_above = 1 << 26, .metadata = NULL, .any_batch = true, \
-                     .inputs = "input", .outputs = "output") __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_onnx_save_module(path, net, examples, ...)                                            \
+    GD_WITH_OPTIONS_(gd_onnx_save_module_at(                                                     \
+        GD_HERE, path, net, examples,                                                            \
+        GD_OPTIONS_(gd_onnx_save_module_options,                                                 \
+                    (.external_above = 1 << 26, .metadata = NULL, .any_batch = true,             \
+                     .any_length = false, .inputs = "input", .outputs = "output") __VA_OPT__(, ) \
+                        __VA_ARGS__)))
 GD_API gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
                                         gd_tensors examples,
                                         const gd_onnx_save_module_options *options);

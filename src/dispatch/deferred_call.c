@@ -64,6 +64,23 @@ static gd_tensor *fail_too_many(const gd_numbers *list) {
                                   GD_MAX_RANK));
 }
 
+/* Replaces -1 by the size that the axes which are not copied leave. gd_reshape cannot if one of the
+ * copied sizes is 0. */
+static void infer_beside_copies(const gd_tensor *x, const gd_numbers *list, gd_shape *dims) {
+    int64_t elements = 1, known = 1;
+    int open = -1;
+    for (int i = 0; i < list->count; i++) {
+        if (list->at[i] == 0) continue;
+        if (list->at[i] == -1) open = i;
+        else if (__builtin_mul_overflow(known, list->at[i], &known)) return;
+    }
+    for (int i = 0; i < x->rank; i++)
+        if ((i >= list->count || list->at[i] != 0) &&
+            __builtin_mul_overflow(elements, x->dims[i], &elements))
+            return;
+    if (open >= 0 && known > 0 && elements % known == 0) dims->at[open] = elements / known;
+}
+
 static gd_tensor *reshape_now(gd_tensor *x, const gd_numbers *list, bool zero) {
     gd_shape dims = {.rank = list->count, .form = 1};
     if (list->count > GD_MAX_RANK) return fail_too_many(list);
@@ -77,6 +94,7 @@ static gd_tensor *reshape_now(gd_tensor *x, const gd_numbers *list, bool zero) {
                                           i, x->rank));
         dims.at[i] = x->dims[i];
     }
+    if (!zero) infer_beside_copies(x, list, &dims);
     return gd_reshape(x, dims);
 }
 
@@ -173,6 +191,28 @@ gd_tensor *gd_deferred_now(const gd_deferred_call_options *o, gd_tensor *x, cons
                                    : fail_too_many(&lists[0]);
     default: return reshape_now(x, &lists[0], o->zero);
     }
+}
+
+/* --- positions -------------------------------------------------------------------------------- */
+
+static gd_tensor *deferred_positions(gd_tensor *x, int axis) {
+    gd_deferred_call_options o = gd_deferred_call_defaults();
+    gd_tensor *size = gd_select(gd_sizes_of(x), 0, axis);
+    o.kind = GD_DEFERRED_RANGE;
+    o.dims = gd_dims(GD_UNKNOWN);
+    o.dtype = GD_I64;
+    return gd_deferred_call_at(NULL,
+                               gd_list(gd_scalar_of(0, GD_I64), size, gd_scalar_of(1, GD_I64)), &o);
+}
+
+gd_tensor *gd_axis_positions(gd_tensor *x, int axis) {
+    const int64_t size = gd_tensor_dim(x, axis);
+    gd_device *before = gd_default_device();
+    gd_set_default_device(gd_tensor_device(x));
+    gd_tensor *positions = size == GD_UNKNOWN ? deferred_positions(x, axis)
+                                              : gd_arange(0, (double)size, .dtype = GD_I64);
+    gd_set_default_device(before);
+    return positions;
 }
 
 #include "dispatch/deferred_call.gen.h"

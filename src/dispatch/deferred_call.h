@@ -36,6 +36,10 @@ typedef enum gd_deferred_kind {
 gd_tensor *gd_deferred_now(const gd_deferred_call_options *options, gd_tensor *x,
                            const gd_numbers *lists, int n_lists);
 
+/* 0, 1, ... for each position of an axis of x: i64 (size), on the device of x. In a graph the size
+ * may be unknown. */
+gd_tensor *gd_axis_positions(gd_tensor *x, int axis);
+
 /* Reads the numbers of a value, or of a symbol that can be computed from values. src/graph sets
  * it. */
 extern gd_status (*gd_deferred_numbers)(gd_tensor *tensor, gd_numbers *numbers);

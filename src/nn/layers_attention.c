@@ -18,10 +18,11 @@
 /*layer multihead_attention(query, key?, value?, key_padding_mask?, attn_mask?, embed_dim:int, num_heads:int) -> y, weights
  * Attention with several heads: query (L, N, embed_dim), key (S, N, kdim) and value (S, N, vdim)
  * give y (L, N, embed_dim); a single sequence has no N. Without key it is self-attention; without
- * value, the key is the value. Masks are as in PyTorch: true masks a position, a float is added to
- * the score. key_padding_mask is (N, S), attn_mask (L, S) or (N * num_heads, L, S). A query whose
- * positions are all masked gives zeros. With need_weights there is a second output, the weights
- * (N, L, S).
+ * value, the key is the value. key_padding_mask is (N, S), attn_mask (L, S) or
+ * (N * num_heads, L, S). As in PyTorch, true in the masks of this layer hides a position, and a
+ * float is added to the score; in the mask of the op gd_scaled_dot_product_attention, true lets a
+ * query attend to the position. A query whose positions are all hidden gives zeros. With
+ * need_weights there is a second output, the weights (N, L, S).
  *   dropout float = 0           of the weights, in train mode
  *   bias bool = true            of the projections
  *   add_bias_kv bool = false    appends a position whose key and value are parameters
@@ -132,21 +133,17 @@ static gd_tensor *append_zeros(gd_tensor *x, int axis) {
     return gd_pad(x, axis == 1 ? gd_dims(0, 0, 0, 1) : gd_dims(0, 0, 0, 0, 0, 1));
 }
 
-/* (N, L, E) or (L, N, E) as (N, H, L, D). A size that is not known before a run follows from the
- * others. */
+/* (N, L, E) or (L, N, E) as (N, H, L, D), and back. L and N may be unknown before a run. */
 static gd_tensor *split_heads(const gd_nn_multihead_attention_options *o, gd_tensor *x) {
-    const gd_shape dims = gd_dims(gd_tensor_dim(x, 0), gd_tensor_dim(x, 1), o->num_heads,
-                                  o->embed_dim / o->num_heads);
-    return gd_permute(gd_reshape(x, dims),
-                      o->batch_first ? gd_dims(0, 2, 1, 3) : gd_dims(1, 2, 0, 3));
+    x = gd_unflatten(x, -1, gd_dims(o->num_heads, o->embed_dim / o->num_heads));
+    return gd_permute(x, o->batch_first ? gd_dims(0, 2, 1, 3) : gd_dims(1, 2, 0, 3));
 }
-static gd_tensor *join_heads(const gd_nn_multihead_attention_options *o, gd_tensor *y,
-                             const gd_tensor *query) {
+static gd_tensor *join_heads(const gd_nn_multihead_attention_options *o, gd_tensor *y) {
     y = gd_permute(y, o->batch_first ? gd_dims(0, 2, 1, 3) : gd_dims(2, 0, 1, 3));
-    return gd_reshape(y, gd_dims(gd_tensor_dim(query, 0), gd_tensor_dim(query, 1), o->embed_dim));
+    return gd_flatten(y, .start_axis = 2);
 }
 
-/* --- masks: true masks, a float is added ------------------------------------------------------ */
+/* --- masks: true hides, a float is added ------------------------------------------------------ */
 
 /* The mask as numbers to be added to the scores. */
 static gd_tensor *additive_mask(gd_tensor *mask, gd_dtype dtype) {
@@ -174,9 +171,7 @@ static gd_tensor *make_mask(const gd_nn_multihead_attention_options *o, gd_tenso
     if (padding) padding = gd_unsqueeze(gd_unsqueeze(extend_mask(padding, appended), -2), -2);
     if (mask) {
         mask = extend_mask(mask, appended);
-        if (gd_tensor_rank(mask) == 3)
-            mask = gd_reshape(
-                mask, gd_dims(-1, o->num_heads, gd_tensor_dim(mask, 1), gd_tensor_dim(mask, 2)));
+        if (gd_tensor_rank(mask) == 3) mask = gd_unflatten(mask, 0, gd_dims(-1, o->num_heads));
     }
     return combine_masks(padding, mask, dtype);
 }
@@ -272,7 +267,7 @@ static gd_tensors multihead_attention_forward(gd_module *m, gd_tensors in) {
     const qkv heads = {split_heads(o, p.q), split_heads(o, p.k), split_heads(o, p.v)};
     gd_tensor *weights = NULL,
               *y = compute_attention(m, &heads, make_mask(o, in, gd_tensor_dtype(x.q)), &weights);
-    y = gd_module_run(gd_layer_child_at(m, OUT_PROJ), gd_list(join_heads(o, y, x.q))).at[0];
+    y = gd_module_run(gd_layer_child_at(m, OUT_PROJ), gd_list(join_heads(o, y))).at[0];
     if (single) y = gd_squeeze(y, .axis = batch);
     if (!weights) return gd_listed(y);
     if (o->average_attn_weights) weights = gd_mean(weights, .axis = 1);

@@ -185,8 +185,10 @@ const gd_onnx_row gd_onnx_rows[] = {
     /* shapes */
     {.op = "reshape", .inputs = "x shape:dims", .attributes = "allowzero!1~0", .load = gd_onnx_load_reshape},
     {.op = "flatten", .attributes = "axis!1~1", .when = "start_axis=1 end_axis=-1 x:rank>1"},
+    {.op = "flatten", .name = "Reshape", .when = "saving", .save = gd_onnx_save_axes},
     {.op = "flatten", .body = gd_onnx_flatten_body},
     {.name = "Flatten", .load = gd_onnx_load_flatten},
+    {.op = "unflatten", .name = "Reshape", .when = "saving", .save = gd_onnx_save_axes},
     {.op = "squeeze", .inputs = "x axes:axis", .can_save = has_unit_axes},
     {.op = "squeeze", .body = gd_onnx_squeeze_body},
     {.op = "unsqueeze", .inputs = "x axes:axis", .load = gd_onnx_load_unsqueeze},
@@ -196,6 +198,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "movedim", .body = gd_onnx_movedim_body},
     {.op = "slice", .inputs = "x starts:start/first ends:stop/last axes:axis steps:step", .load = gd_onnx_load_slice},
     {.op = "narrow", .body = gd_onnx_narrow_body},
+    {.op = "unbind", .body = gd_onnx_unbind_body},
     {.op = "windows", .body = gd_onnx_windows_body},
     {.op = "flip", .body = gd_onnx_flip_body},
     {.op = "cat", .attributes = "axis=axis", .cast = "y", .can_save = has_equal_ranks},
@@ -225,6 +228,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "diagonal", .body = gd_onnx_diagonal_body},
 
     /* layers */
+    {.op = "attention_forward", .name = "Attention", .when = "causal=true saving", .save = gd_onnx_save_causal},
     CONV("conv1d", "3"),
     CONV("conv2d", "4"),
     CONV("conv3d", "5"),

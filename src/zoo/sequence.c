@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "core/number.h"
+#include "dispatch/deferred_call.h"
 #include "gradus/layers.h"
 #include "gradus/ops.h"
 #include "gradus/zoo.h"
@@ -76,7 +77,7 @@ static gd_module *char_lstm_make(const void *options) {
 
 /*net gpt(vocabulary:int)
  * A GPT (Radford et al. 2019) with the names and initial weights of nanoGPT: x (N, T) of integers,
- * T up to context, gives scores (N, T, vocabulary). A position attends to positions up to itself
+ * T up to context, gives scores (N, T, vocabulary). N and T may be unknown before a run. A position attends to positions up to itself
  * only.
  *   context int = 128    the longest sequence
  *   layers int = 6
@@ -116,15 +117,15 @@ typedef struct {
 static gd_tensors attention_forward(gd_tensors in, void *self) {
     attention *m = self;
     gd_tensor *x = in.at[0], *parts[3];
-    const int64_t n = gd_tensor_dim(x, 0), t = gd_tensor_dim(x, 1), c = gd_tensor_dim(x, 2);
+    const int64_t c = gd_tensor_dim(x, 2); /* N and T may be unknown before a run */
     const gd_tensors qkv = gd_split(gd_module_forward(m->c_attn, x), gd_dims(c), .axis = -1);
     for (int i = 0; i < 3; i++) /* views (N, heads, T, C / heads) */
-        parts[i] = gd_permute(gd_reshape(qkv.at[i], gd_dims(n, t, m->heads, c / m->heads)),
+        parts[i] = gd_permute(gd_unflatten(qkv.at[i], -1, gd_dims(m->heads, c / m->heads)),
                               gd_dims(0, 2, 1, 3));
     const bool drops = m->dropout > 0 && gd_module_is_training(NULL);
     gd_tensor *y = gd_scaled_dot_product_attention(parts[0], parts[1], parts[2], .causal = true,
                                                    .dropout = m->dropout, .training = drops);
-    y = gd_reshape(gd_permute(y, gd_dims(0, 2, 1, 3)), gd_dims(n, t, c));
+    y = gd_flatten(gd_permute(y, gd_dims(0, 2, 1, 3)), .start_axis = 2);
     return gd_listed(gd_module_forward(m->resid_dropout, gd_module_forward(m->c_proj, y)));
 }
 static gd_module *make_attention(const gpt_options *o) {
@@ -189,26 +190,15 @@ typedef struct {
     int64_t context;
 } trunk;
 
-/* 0, 1, ... on the device of x. */
-static gd_tensor *position_indices(const gd_tensor *x, int64_t steps) {
-    gd_device *before = gd_default_device();
-    gd_set_default_device(gd_tensor_device(x));
-    gd_tensor *indices = gd_arange(0, (double)steps, .dtype = GD_I64);
-    gd_set_default_device(before);
-    return indices;
-}
-
 static gd_tensors trunk_forward(gd_tensors in, void *self) {
     trunk *m = self;
     char text[160];
-    const int64_t steps =
-        in.count > 0 && in.at[0] && gd_tensor_rank(in.at[0]) == 2 ? gd_tensor_dim(in.at[0], 1) : -1;
-    if (steps < 0 || steps > m->context)
+    const bool fits = in.count > 0 && in.at[0] && gd_tensor_rank(in.at[0]) == 2;
+    if (!fits || gd_tensor_dim(in.at[0], 1) > m->context)
         return gd_layer_fail(gd_fail(
-            GD_E_SHAPE, "it takes x (N, T), T at most %lld and known before a run, not %s",
-            (long long)m->context,
+            GD_E_SHAPE, "it takes x (N, T), T at most %lld, not %s", (long long)m->context,
             in.count > 0 && in.at[0] ? gd_describe(in.at[0], text, sizeof text) : "nothing"));
-    gd_tensor *positions = gd_module_forward(m->wpe, position_indices(in.at[0], steps));
+    gd_tensor *positions = gd_module_forward(m->wpe, gd_axis_positions(in.at[0], 1));
     gd_tensor *x =
         gd_module_forward(m->drop, gd_add(gd_module_forward(m->wte, in.at[0]), positions));
     for (int i = 0; i < gd_module_count(m->h); i++) x = gd_module_forward(gd_module_at(m->h, i), x);

@@ -1,7 +1,8 @@
 /* module.c - saves a module as an ONNX file; see gradus/onnx.h.
  *
  * The module is traced in eval mode with placeholders like the examples, and the graph is saved. If
- * it cannot be traced with an unknown batch size, it is traced again with that of the examples.
+ * it cannot be traced with an unknown batch size, it is traced again with that of the examples. An
+ * unknown length was asked for, so it is not replaced.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,7 @@ static gd_status add_placeholders(const module_save *s, bool any_batch, gd_tenso
         const gd_tensor *x = s->examples.at[i];
         gd_shape dims = gd_shape_of(x->rank, x->dims);
         if (any_batch && dims.rank > 0) dims.at[0] = GD_ANY;
+        if (s->options->any_length && dims.rank > 1) dims.at[1] = GD_ANY;
         indexed_name(s->options->inputs, i, name, sizeof name);
         inputs[i] = gd_placeholder(dims, .name = name, .dtype = (gd_dtype)x->dtype);
         if (inputs[i]->kind == GD_FAILED) return gd_failure();

@@ -70,6 +70,40 @@ gd_status gd_onnx_save_full_like(gd_onnx_saver *s, const gd_onnx_call *c, bool *
     return GD_OK;
 }
 
+/* --- shapes with unknown sizes ---------------------------------------------------------------- */
+
+/* flatten and unflatten as Reshape: axes in front keep their sizes, which are 0 in its list, and one
+ * other size may be -1. */
+gd_status gd_onnx_save_axes(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
+    const gd_slot *x = &c->in[0], *y = &c->out[0];
+    int64_t dims[GD_MAX_RANK];
+    int64_t same; /* axes in front that the op leaves alone */
+    int open = 0; /* sizes that are -1 */
+    const gd_op_attr *axis = gd_onnx_find_option(c->op, "axis");
+    gd_onnx_option_numbers(axis ? axis : gd_onnx_find_option(c->op, "start_axis"), c->attrs, &same);
+    if (same < 0) same += x->rank;
+    for (int i = 0; i < y->rank; i++) {
+        dims[i] = y->dims[i];
+        if (dims[i] == 0) return GD_OK; /* it would copy a size */
+        if (dims[i] != GD_UNKNOWN) continue;
+        if (i < same) dims[i] = 0;
+        else open++;
+    }
+    if (open > 1) return GD_OK;
+    const char *list = add_list(s, c, y->rank, dims);
+    if (!list || !gd_onnx_put_node(s, c->label, "Reshape", GD_ONNX_INPUTS(c->in_names[0], list),
+                                   c->out_names[0], NULL))
+        return GD_E_MEMORY;
+    *done = true;
+    return GD_OK;
+}
+
+/* Causal attention with unknown lengths: the op's body has a constant mask of known size. */
+gd_status gd_onnx_save_causal(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
+    if (has_known_sizes(&c->in[0]) && has_known_sizes(&c->in[1])) return GD_OK;
+    return gd_onnx_save_body(s, c, gd_onnx_causal_body, 0, done);
+}
+
 /* --- sorting and indices ---------------------------------------------------------------------- */
 
 /* TopK of all elements of the axis. */

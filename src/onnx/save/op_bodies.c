@@ -1,5 +1,6 @@
 /* op_bodies.c - bodies for saving: ops expressed in other ops, where ONNX has no operator for the
  * op, or one with fewer options. A body that sets no output does not apply to the call. */
+#include <math.h>
 #include <string.h>
 
 #include "gradus/ops.h"
@@ -44,6 +45,31 @@ void gd_onnx_narrow_body(gd_expand *e) {
     const gd_narrow_options *o = e->attrs;
     const int64_t stop = o->start < 0 && o->start + o->length == 0 ? GD_END : o->start + o->length;
     e->y[0] = gd_slice(e->x[0], .axis = o->axis, .start = o->start, .stop = stop);
+}
+
+void gd_onnx_unbind_body(gd_expand *e) {
+    const gd_unbind_options *o = e->attrs;
+    const gd_tensors parts = gd_split(e->x[0], gd_dims(1), .axis = o->axis);
+    for (int k = 0; k < e->n_out && k < parts.count; k++)
+        e->y[k] = gd_squeeze(parts.at[k], .axis = gd_dims(o->axis));
+}
+
+/* The position of each row of x (..., R, C) along axis -2, from 1: (..., R, 1). A sum of ones, so
+ * that the nodes do not depend on the size. */
+static gd_tensor *row_numbers(gd_tensor *x) {
+    return gd_cumsum(gd_full_like(gd_narrow(x, -1, 0, 1), 1, .dtype = GD_I64), -2);
+}
+
+/* Causal attention with the causal mask as a tensor. */
+void gd_onnx_causal_body(gd_expand *e) {
+    const gd_attention_forward_options *o = e->attrs;
+    gd_tensor *q = e->x[0], *k = e->x[1], *mask = gd_optional_input(e->x, e->n_in, 3);
+    if (q->dims[q->rank - 1] < 1 || gd_optional_input(e->x, e->n_in, 4)) return;
+    gd_tensor *seen = gd_ge(row_numbers(q), gd_transpose(row_numbers(k), -2, -1));
+    if (mask && mask->dtype == GD_BOOL) seen = gd_logical_and(seen, mask);
+    else if (mask) seen = gd_where(seen, mask, gd_scalar_of(-INFINITY, (gd_dtype)mask->dtype));
+    e->y[0] =
+        gd_attention_forward(q, k, e->x[2], .mask = seen, .scale = o->scale, .grouped = o->grouped);
 }
 
 /* Gathers all windows. */

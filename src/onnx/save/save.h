@@ -161,6 +161,8 @@ gd_status gd_onnx_save_one_hot(gd_onnx_saver *saver, const gd_onnx_call *call, b
 gd_status gd_onnx_save_nonzero(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_max_pool_indices(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_adaptive(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_axes(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_causal(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 /* save/recurrent.c */
 gd_status gd_onnx_save_recurrent(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 /* save/size_list.c */
@@ -172,6 +174,8 @@ gd_status gd_onnx_save_deferred(gd_onnx_saver *saver, const gd_onnx_call *call, 
 void gd_onnx_transpose_body(gd_expand *expand);
 void gd_onnx_movedim_body(gd_expand *expand);
 void gd_onnx_narrow_body(gd_expand *expand);
+void gd_onnx_unbind_body(gd_expand *expand);
+void gd_onnx_causal_body(gd_expand *expand);
 void gd_onnx_windows_body(gd_expand *expand);
 void gd_onnx_stack_body(gd_expand *expand);
 void gd_onnx_flip_body(gd_expand *expand);

@@ -104,6 +104,76 @@ CLEAN_TEST(saving_restores_modes_and_saves_batch_norms_in_eval_mode) {
     CHECK(gd_graph_find(graph, "image") && gd_graph_find(graph, "scores"));
 }
 
+/* Saves a net for sequences, loads it, and compares results for several batches and lengths. */
+static void check_any_length(gd_module *net, const char *path,
+                             gd_tensor *(*input)(int64_t n, int64_t t)) {
+    CHECK_SAYING(gd_onnx_save_module(path, net, gd_list(input(2, 5)), .any_length = true) == GD_OK,
+                 "%s", gd_error_message());
+    gd_module *back = gd_onnx_module(path);
+    CHECK_SAYING(back != NULL, "%s", gd_error_message());
+    gd_module_eval(net);
+    static const int64_t sizes[][2] = {{2, 5}, {1, 1}, {3, 16}, {1, 7}};
+    for (int k = 0; k < 4 && back; k++) {
+        GD_SCOPE;
+        gd_tensor *x = input(sizes[k][0], sizes[k][1]);
+        gd_tensor *y = gd_module_forward(net, x), *z = gd_module_forward(back, x);
+        CHECK_SAYING(tensors_distance(y, z) <= 1e-5, "%lld x %lld: %s", (long long)sizes[k][0],
+                     (long long)sizes[k][1], gd_error_message());
+    }
+}
+
+static gd_tensor *tokens_of(int64_t n, int64_t t) {
+    return gd_reshape(
+        gd_remainder(gd_arange(0, (double)(n * t), .dtype = GD_I64), gd_scalar_of(11, GD_I64)),
+        gd_dims(n, t));
+}
+static gd_tensor *vectors_of(int64_t n, int64_t t) {
+    return gd_sin(gd_reshape(gd_arange(0, (double)(n * t * 8)), gd_dims(n, t, 8)));
+}
+
+CLEAN_TEST(a_gpt_is_saved_for_any_length) {
+    GD_SCOPE;
+    gd_seed(3);
+    gd_module *net = gd_zoo_gpt(11, .layers = 2, .heads = 2, .width = 16, .context = 16);
+    check_any_length(net, temp_path("gpt.onnx"), tokens_of);
+    gd_tensor *p = gd_module_forward(net, tokens_of(1, 16));
+    CHECK(!gd_tensor_is_error(p));
+    CHECK(gd_tensor_is_error(gd_module_forward(net, tokens_of(1, 17))) && says("T at most 16"));
+    gd_clear_error();
+}
+
+CLEAN_TEST(a_gpt_in_a_graph_takes_an_unknown_length) {
+    GD_SCOPE;
+    gd_seed(4);
+    gd_module *net = gd_zoo_gpt(11, .layers = 1, .heads = 2, .width = 8, .context = 12);
+    gd_module_eval(net);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, GD_ANY), .name = "x", .dtype = GD_I64);
+        y = gd_named(gd_module_forward(net, x), "y");
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    gd_session *session = gd_session_new(graph);
+    for (int64_t t = 1; t <= 12; t += 5) {
+        GD_SCOPE;
+        gd_tensor *tokens = tokens_of(2, t);
+        gd_tensors r = gd_session_run(session, gd_feed(x, tokens), gd_list(y));
+        CHECK_SAYING(tensors_distance(r.at[0], gd_module_forward(net, tokens)) <= 1e-5, "%s",
+                     gd_error_message());
+    }
+}
+
+CLEAN_TEST(attention_layers_are_saved_for_any_length) {
+    GD_SCOPE;
+    gd_seed(5);
+    check_any_length(gd_nn_multihead_attention(8, 2, .batch_first = true, .causal = true),
+                     temp_path("causal.onnx"), vectors_of);
+    check_any_length(gd_nn_transformer_encoder(8, 2, 2, .batch_first = true),
+                     temp_path("encoder.onnx"), vectors_of);
+}
+
 CLEAN_TEST(failures_name_the_missing_part) {
     GD_SCOPE;
     CHECK(gd_onnx_module("/no/such/file") == NULL && gd_error_status() == GD_E_IO);
