@@ -101,7 +101,7 @@ static gd_tensor *feed_forward(gd_module *m, int first, const block_options *b, 
 
 /*layer transformer_encoder_layer(x, mask?, key_padding_mask?, embed_dim:int, num_heads:int) -> y
  * Self-attention and a feed-forward network, each with a residual connection and a layer norm: x
- * (T, N, embed_dim) gives y of that shape. Masks are those of multihead_attention.
+ * (T, N, embed_dim) gives y of that shape. Masks are those of gd_nn_multihead_attention: true hides.
  *   dim_feedforward int = 2048
  *   dropout float = 0.1
  *   activation {relu, gelu} = relu
@@ -142,7 +142,7 @@ static gd_tensors transformer_encoder_layer_forward(gd_module *m, gd_tensors in)
 /*layer transformer_decoder_layer(x, memory, mask?, memory_mask?, key_padding_mask?, memory_key_padding_mask?, embed_dim:int, num_heads:int) -> y
  * Self-attention, attention to memory (S, N, embed_dim), the output of an encoder, and a
  * feed-forward network, each with a residual connection and a layer norm: x (T, N, embed_dim) gives
- * y of that shape. Masks are those of multihead_attention.
+ * y of that shape. Masks are those of gd_nn_multihead_attention: true hides.
  *   dim_feedforward int = 2048
  *   dropout float = 0.1
  *   activation {relu, gelu} = relu

@@ -131,7 +131,9 @@ static gd_tensor *half_cosine(gd_tensor *from, gd_tensor *to, gd_tensor *share) 
 }
 
 /*schedule cosine(steps:int)
- * Half a cosine: in `steps` steps the rate goes down to min_lr, and then up again.
+ * Half a cosine: in `steps` steps the rate goes down to min_lr, and then up again. The steps of the
+ * warm-up are not among them: with warmup, min_lr is reached after warmup + steps steps, so a run of
+ * n steps has steps = n - warmup.
  *   min_lr float = 0        in [0, inf): the lowest rate
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from

@@ -164,12 +164,15 @@ static void attention_outputs(const gd_attention *s, gd_dtype dtype, gd_meta *y,
 /* --- the public op ---------------------------------------------------------------------------- */
 
 /*op scaled_dot_product_attention(q, k, v) -> y  random lowp
- * softmax(scale q kT + mask) v: q (..., L, E), k (..., S, E), v (..., S, F) give y (..., L, F). A
- * row of the weights in which every column is masked is zero. Dropout zeroes each weight with that
+ * softmax(scale q kT + mask) v: q (..., L, E), k (..., S, E), v (..., S, F) give y (..., L, F). The
+ * mask broadcasts to (..., L, S). As in PyTorch, true in a bool mask of this op lets row i attend to
+ * column j and false hides the column, and a float is added to the score; in the masks of the layer
+ * gd_nn_multihead_attention, true hides. A row of the weights in which every column is hidden is
+ * zero. Dropout zeroes each weight with that
  * probability and divides the others by 1 - dropout. A call with dropout takes one number from the
  * random generator, and keeps weight i of (..., L, S), row-major, where gd_dropout keeps element i.
  * A call without dropout takes none.
- *   mask tensor?
+ *   mask tensor?          true: attend; a float is added to the score
  *   causal bool = false   row i attends to columns 0 to i only
  *   scale float = none    none: 1 / sqrt(E)
  *   grouped bool = false  heads of q share heads of k and v
