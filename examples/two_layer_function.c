@@ -45,8 +45,7 @@ int main(int argc, char **argv) {
         GD_NO_GRAD;
         gd_sub_(w1, gd_mul(lr, gd_tensor_grad(w1)));
         gd_sub_(w2, gd_mul(lr, gd_tensor_grad(w2)));
-        gd_zero_grad(w1);
-        gd_zero_grad(w2);
+        gd_zero_grad(gd_list(w1, w2));
 
         if (step == 1 || step % 50 == 0) show_loss(step, gd_item(loss));
     }
