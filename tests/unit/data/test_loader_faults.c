@@ -55,9 +55,10 @@ static gd_status use_samplers(void *user) {
               *c = gd_from_array(gd_dims(6), GD_I64, classes);
     gd_sampler *samplers[] = {gd_sampler_weighted(w),
                               gd_sampler_weighted(w, .count = 4, .replacement = false),
-                              gd_sampler_stratified(c), gd_sampler_distributed(1, 2)};
+                              gd_sampler_stratified(c), gd_sampler_distributed(1, 2),
+                              gd_sampler_bucketed(gd_cast(w, GD_I32), .pool = 2)};
     gd_dataset *d = gd_dataset_tensors(gd_ones(gd_dims(6, 2)));
-    for (int i = 0; i < 4 && !gd_failed(); i++) {
+    for (int i = 0; i < 5 && !gd_failed(); i++) {
         gd_loader *l = gd_loader_new(d, .batch = 2, .sampler = samplers[i], .targets = 0);
         for (gd_tensors batch; gd_loader_next(l, &batch);) {
         }

@@ -10,6 +10,7 @@
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "fake_run.h"
+#include "fault_walk.h"
 #include "files.h"
 #include "format/bytes.h"
 #include "format/crc32.h"
@@ -443,6 +444,36 @@ CLEAN_TEST(messages_of_boards_name_the_function_and_the_tag) {
               gd_ones(gd_dims(3))); /* results after a failure are not logged */
     CHECK(gd_board_scalar(board, "loss", 1, 0) == gd_error_status() && gd_failed());
     gd_clear_error();
+}
+
+TEST(a_board_without_memory_fails_and_its_file_stays_readable) {
+    const char *in = temp_new_folder("board");
+    for (fault_walk w = {.what = "writing a board"}; fault_next(&w);) {
+        GD_SCOPE;
+        gd_tensor *images = gd_full(gd_dims(3, 1, 4, 4), 0.5);
+        fault_begin(&w);
+        gd_board *board = gd_board_new(in);
+        gd_board_scalar(board, "loss", 1, 0);
+        gd_board_text(board, "notes", "words", 0);
+        gd_board_image(board, "samples", gd_make_grid(images, .normalize = true), 0);
+        gd_board_histogram(board, "weights", images, 0);
+        fault_end(&w);
+        CHECK_FAULT(&w, gd_error_status());
+    }
+    events e;
+    bool readable = true;
+    struct dirent **list;
+    const int count = scandir(in, &list, is_event_file, by_name);
+    for (int i = 0; i < count; i++) {
+        char path[700];
+        snprintf(path, sizeof path, "%s/%s", in, list[i]->d_name);
+        e = (events){.count = 0};
+        readable = readable && read_records(&e, path);
+        end_events(&e);
+        free(list[i]);
+    }
+    CHECK(count > 10 && readable);
+    if (count >= 0) free(list);
 }
 
 /* --- TensorBoard itself ----------------------------------------------------------------------- */
