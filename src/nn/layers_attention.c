@@ -8,6 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/checked.h"
+#include "dispatch/deferred_call.h"
 #include "gradus/layers.h"
 #include "gradus/ops.h"
 #include "nn/initializer.h"
@@ -178,10 +179,9 @@ static gd_tensor *make_mask(const gd_nn_multihead_attention_options *o, gd_tenso
 
 /* --- forward ---------------------------------------------------------------------------------- */
 
-/* (L, S): true where position j of the key is after position i of the query. */
-static gd_tensor *causal_mask(int64_t rows, int64_t columns) {
-    return gd_lt(gd_reshape(gd_arange(0, (double)rows, .dtype = GD_I64), gd_dims(rows, 1)),
-                 gd_arange(0, (double)columns, .dtype = GD_I64));
+/* (L, S): true where position j of the key k (N, H, S, D) is after position i of the query q. */
+static gd_tensor *causal_mask(gd_tensor *q, gd_tensor *k) {
+    return gd_lt(gd_unsqueeze(gd_axis_positions(q, 2), 1), gd_axis_positions(k, 2));
 }
 
 /* Materializes the weights (N, H, L, S). Rows that are masked entirely are zeros, as in the fused
@@ -192,9 +192,7 @@ static gd_tensor *compute_weights(const gd_nn_multihead_attention_options *o, co
     const double scale = 1 / sqrt((double)(o->embed_dim / o->num_heads));
     gd_tensor *scores =
         gd_matmul(gd_mul(heads->q, gd_scalar_of(scale, dtype)), gd_transpose(heads->k, -1, -2));
-    if (o->causal)
-        mask = combine_masks(
-            mask, causal_mask(gd_tensor_dim(heads->q, 2), gd_tensor_dim(heads->k, 2)), dtype);
+    if (o->causal) mask = combine_masks(mask, causal_mask(heads->q, heads->k), dtype);
     if (!mask) return gd_softmax(scores, .axis = -1);
     mask = additive_mask(mask, dtype);
     gd_tensor *masked =
@@ -234,11 +232,6 @@ static gd_status check_ranks(const gd_nn_multihead_attention_options *o, const q
             GD_E_SHAPE,
             "query, key and value must have the same number of dimensions, not %d, %d and %d", rank,
             gd_tensor_rank(in->k), gd_tensor_rank(in->v));
-    const int length = o->batch_first ? 1 : 0;
-    if (o->causal && o->need_weights && rank == 3 &&
-        (gd_tensor_dim(in->q, length) < 0 || gd_tensor_dim(in->k, length) < 0))
-        return gd_fail(GD_E_SHAPE, "causal with need_weights requires lengths of query and key "
-                                   "that are known before a run");
     return GD_OK;
 }
 
@@ -323,12 +316,13 @@ static gd_tensors positional_encoding_forward(gd_module *m, gd_tensors in) {
             gd_fail(GD_E_SHAPE, "it takes %s, or (T, E) for a single sequence, not %s",
                     o->batch_first ? "(N, T, E)" : "(T, N, E)", gd_describe(x, text, sizeof text)));
     const int64_t steps = gd_tensor_dim(x, axis);
-    if (steps < 0 || steps > o->max_len)
+    if (steps > o->max_len)
         return gd_layer_fail(gd_fail(GD_E_SHAPE,
-                                     "x is %s; its length must be known before a run and at most "
-                                     "max_len (%lld)",
+                                     "x is %s; its length must be at most max_len (%lld)",
                                      gd_describe(x, text, sizeof text), (long long)o->max_len));
-    gd_tensor *pe = gd_narrow(gd_layer_tensor_at(m, 0), 0, 0, steps);
+    gd_tensor *pe = gd_layer_tensor_at(m, 0);
+    pe = steps < 0 ? gd_index_select(pe, 0, gd_axis_positions(x, axis)) /* unknown before a run */
+                   : gd_narrow(pe, 0, 0, steps);
     gd_tensor *y = gd_add(x, rank == 3 && !o->batch_first ? gd_unsqueeze(pe, 1) : pe);
     return gd_listed(o->dropout > 0 && gd_layer_is_training(m) ? gd_dropout(y, .p = o->dropout)
                                                                : y);

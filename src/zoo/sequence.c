@@ -77,8 +77,8 @@ static gd_module *char_lstm_make(const void *options) {
 
 /*net gpt(vocabulary:int)
  * A GPT (Radford et al. 2019) with the names and initial weights of nanoGPT: x (N, T) of integers,
- * T up to context, gives scores (N, T, vocabulary). N and T may be unknown before a run. A position attends to positions up to itself
- * only.
+ * T up to context, gives scores (N, T, vocabulary). N and T may be unknown before a run. A position
+ * attends to positions up to itself only.
  *   context int = 128    the longest sequence
  *   layers int = 6
  *   heads int = 6        must divide width

@@ -172,6 +172,12 @@ CLEAN_TEST(attention_layers_are_saved_for_any_length) {
                      temp_path("causal.onnx"), vectors_of);
     check_any_length(gd_nn_transformer_encoder(8, 2, 2, .batch_first = true),
                      temp_path("encoder.onnx"), vectors_of);
+    check_any_length(
+        gd_nn_multihead_attention(8, 2, .batch_first = true, .causal = true, .need_weights = true),
+        temp_path("weights.onnx"), vectors_of);
+    check_any_length(
+        gd_nn_sequential(gd_nn_positional_encoding(8, .batch_first = true), gd_nn_linear(8, 8)),
+        temp_path("positions.onnx"), vectors_of);
 }
 
 CLEAN_TEST(failures_name_the_missing_part) {
