@@ -65,7 +65,8 @@ void gd_onnx_causal_body(gd_expand *e) {
     const gd_attention_forward_options *o = e->attrs;
     gd_tensor *q = e->x[0], *k = e->x[1], *mask = gd_optional_input(e->x, e->n_in, 3);
     if (q->dims[q->rank - 1] < 1 || gd_optional_input(e->x, e->n_in, 4)) return;
-    gd_tensor *seen = gd_ge(row_numbers(q), gd_transpose(row_numbers(k), -2, -1));
+    gd_tensor *shared = o->grouped && k->rank > 2 ? gd_narrow(k, -3, 0, 1) : k; /* fewer heads */
+    gd_tensor *seen = gd_ge(row_numbers(q), gd_transpose(row_numbers(shared), -2, -1));
     if (mask && mask->dtype == GD_BOOL) seen = gd_logical_and(seen, mask);
     else if (mask) seen = gd_where(seen, mask, gd_scalar_of(-INFINITY, (gd_dtype)mask->dtype));
     e->y[0] =

@@ -307,18 +307,13 @@ static gd_status attention_forward_reference(gd_kernel_call *c) {
 gd_tensor *gd_repeat_heads(gd_tensor *t, gd_tensor *q, bool grouped) {
     if (!grouped || t->rank < 3 || q->rank < 3 || t->dims[t->rank - 3] == q->dims[q->rank - 3])
         return t;
-    int64_t heads = t->dims[t->rank - 3], groups = q->dims[q->rank - 3] / heads;
-    gd_shape split = {.form = 1}, repeated,
-             merged; /* (.., H, 1, ..), (.., H, G, ..), (.., H G, ..) */
-    for (int d = 0; d < t->rank; d++) {
-        split.at[split.rank++] = t->dims[d];
-        if (d == t->rank - 3) split.at[split.rank++] = 1;
-    }
-    repeated = split;
-    repeated.at[t->rank - 2] = groups;
-    merged = gd_tensor_shape(t);
-    merged.at[t->rank - 3] = heads * groups;
-    return gd_reshape(gd_expand(gd_reshape(t, split), repeated), merged);
+    const int heads =
+        t->rank - 3; /* (.., H, S, E) to (.., H, 1, S, E), (.., H, G, S, E), (.., H G, ..) */
+    gd_shape repeated = {.rank = t->rank + 1, .form = 1};
+    for (int d = 0; d < repeated.rank; d++) repeated.at[d] = -1; /* other sizes may be unknown */
+    repeated.at[heads + 1] = q->dims[q->rank - 3] / t->dims[heads];
+    return gd_flatten(gd_expand(gd_unsqueeze(t, heads + 1), repeated), .start_axis = heads,
+                      .end_axis = heads + 1);
 }
 
 gd_tensor *gd_sum_shared_heads(gd_tensor *g, const gd_tensor *like, bool grouped) {

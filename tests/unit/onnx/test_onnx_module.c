@@ -180,6 +180,21 @@ CLEAN_TEST(attention_layers_are_saved_for_any_length) {
         temp_path("positions.onnx"), vectors_of);
 }
 
+/* (N, T, 8) as four heads of queries that share two heads of keys and values. */
+static gd_tensors grouped_forward(gd_tensors in, void *self) {
+    (void)self;
+    gd_tensor *q = gd_permute(gd_unflatten(in.at[0], -1, gd_dims(4, 2)), gd_dims(0, 2, 1, 3)),
+              *k = gd_narrow(q, 1, 1, 2);
+    gd_tensor *y =
+        gd_scaled_dot_product_attention(q, k, gd_neg(k), .causal = true, .grouped = true);
+    return gd_listed(gd_flatten(gd_permute(y, gd_dims(0, 2, 1, 3)), .start_axis = 2));
+}
+
+CLEAN_TEST(grouped_attention_is_saved_for_any_length) {
+    GD_SCOPE;
+    check_any_length(gd_module_new(grouped_forward, 0), temp_path("grouped.onnx"), vectors_of);
+}
+
 CLEAN_TEST(failures_name_the_missing_part) {
     GD_SCOPE;
     CHECK(gd_onnx_module("/no/such/file") == NULL && gd_error_status() == GD_E_IO);
