@@ -126,8 +126,9 @@ GD_API void gd_name_scope_end(gd_block *block);
 GD_API gd_block gd_device_begin(gd_device *device);
 GD_API void gd_device_end(gd_block *block);
 
-/* Names a symbol and returns it. Giving the same name to two nodes is an error. (Other nodes are
- * named by their op and a number: "relu_7".) */
+/* Names a symbol and returns it. Each output of an op can have a name of its own, which
+ * gd_graph_find, texts and ONNX files use. Giving the same name to two symbols is an error. (Other
+ * nodes are named by their op and a number: "relu_7", and their further outputs "topk_7:1".) */
 #define gd_named(...) gd_named_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name);
 

@@ -38,6 +38,8 @@ static void graph_destroy(gd_object *object) {
     gd_free(graph->grads);
     gd_free(graph->captured);
     gd_free(graph->written);
+    for (size_t i = 0; i < graph->symbols.size; i++) gd_release(graph->symbols.slots[i].value);
+    gd_names_free(&graph->symbols);
     gd_names_free(&graph->names);
     gd_free(graph->nodes);
     gd_free(graph->variables);
@@ -60,19 +62,27 @@ gd_graph *gd_graph_new(void) {
     return graph;
 }
 
+static void free_output_names(gd_origin *origin) {
+    for (int k = 0; k < origin->n_output_names; k++) gd_free(origin->output_names[k]);
+    gd_free(origin->output_names);
+}
+
 void gd_origin_free(gd_origin *origin) {
     if (origin->initial) gd_object_release(&origin->initial->object);
     for (int i = 0; i < origin->n_after; i++) gd_node_release(origin->after[i]);
     gd_free(origin->after);
+    free_output_names(origin);
     gd_free(origin->name);
     gd_free(origin);
 }
 
 static const char *symbol_text(const gd_tensor *t, char *text, size_t size) {
     const gd_node *node = t->node;
-    const char *name = node && node->origin ? node->origin->name
-                       : node && node->op   ? node->op->name
-                                            : "the tensor";
+    char output[160];
+    const char *name = node && node->origin
+                           ? gd_output_name(node, t->node_index, output, sizeof output)
+                       : node && node->op ? node->op->name
+                                          : "the tensor";
     if (node && node->site) snprintf(text, size, "'%s' of %s", name, node->site);
     else snprintf(text, size, "'%s'", name);
     return text;
@@ -182,16 +192,16 @@ gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site
 }
 
 /* The full name, with the prefix of the open GD_NAME_SCOPE blocks; the caller frees it. Fails if
- * another node than `self` has it. */
+ * the graph has it already, and it is not `own`. */
 static gd_status make_full_name(const gd_graph *graph, const char *what, const char *name,
-                                const gd_node *self, char **text) {
+                                const char *own, char **text) {
     *text = NULL;
     if (!*name) return gd_fail(GD_E_ARGUMENT, "%s: the name is empty", what);
     char *full = format_name(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
     if (!full) return gd_no_memory(NULL, "for a name");
     const gd_node *other = gd_names_find(&graph->names, full);
     gd_status status = GD_OK;
-    if (other && other != self)
+    if (other && !(own && strcmp(own, full) == 0))
         status = gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what,
                          full, other->site ? ", of " : "", other->site ? other->site : "");
     if (status == GD_OK) *text = full;
@@ -281,12 +291,76 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
 
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
     if (!graph || !name) return NULL;
+    gd_tensor *symbol = gd_names_find(&graph->symbols, name);
+    if (symbol) {
+        if (gd_scope_reserve(1) != GD_OK) return gd_tensor_fail(GD_E_MEMORY);
+        gd_object_retain(&symbol->object);
+        gd_scope_adopt(&symbol->object);
+        return symbol;
+    }
     gd_node *found = gd_names_find(&graph->names, name); /* names given by the program first */
     for (int i = 0; i < graph->count && !found; i++)
         if (strcmp(graph->nodes[i]->origin->name, name) == 0) found = graph->nodes[i];
     if (!found) return NULL;
     gd_tensor *t = gd_node_symbol(found, 0);
     return t ? t : gd_tensor_fail(GD_E_MEMORY);
+}
+
+/* The place of the name of an output: that of the node for its first one. NULL: no memory. */
+static char **name_place(gd_node *node, int index) {
+    gd_origin *o = node->origin;
+    if (index == 0) return &o->name;
+    if (!o->output_names) {
+        o->output_names = gd_calloc((size_t)node->n_out, sizeof *o->output_names);
+        o->n_output_names = o->output_names ? node->n_out - 1 : 0;
+    }
+    return o->output_names ? &o->output_names[index - 1] : NULL;
+}
+
+const char *gd_output_name(const gd_node *node, int index, char *text, size_t size) {
+    const gd_origin *o = node->origin;
+    if (index == 0) return o->name;
+    if (index <= o->n_output_names && o->output_names[index - 1]) return o->output_names[index - 1];
+    snprintf(text, size, "%s:%d", o->name, index);
+    return text;
+}
+
+/* Removes the earlier name of an output of a node. (Several nodes may have the same name; it leads
+ * to the first one.) */
+static void forget_name(gd_graph *graph, const gd_node *node, const char *name) {
+    gd_tensor *symbol = gd_names_find(&graph->symbols, name);
+    if (gd_names_find(&graph->names, name) == node) gd_names_remove(&graph->names, name);
+    if (!symbol || symbol->node != node) return;
+    gd_names_remove(&graph->symbols, name);
+    gd_release(symbol);
+}
+
+static gd_status name_output(gd_tensor *symbol, const char *name) {
+    gd_node *node = symbol->node;
+    gd_origin *o = node->origin;
+    gd_graph *graph = o->graph;
+    const int index = symbol->node_index;
+    char *full;
+    char **place = name_place(node, index);
+    if (!place) return gd_no_memory(NULL, "for a name");
+    const char *before = index > 0 || o->named ? *place : NULL;
+    GD_TRY(make_full_name(graph, "gd_named", name, before, &full));
+    if (before && strcmp(before, full) == 0) {
+        gd_free(full);
+        return GD_OK;
+    }
+    const bool added = gd_names_add(&graph->names, full, node);
+    if (!added || !gd_names_add(&graph->symbols, full, symbol)) {
+        if (added) gd_names_remove(&graph->names, full);
+        gd_free(full);
+        return gd_no_memory(NULL, "for a name");
+    }
+    gd_object_retain(&symbol->object);
+    if (before) forget_name(graph, node, before);
+    gd_free(*place);
+    *place = full;
+    if (index == 0) o->named = true;
+    return GD_OK;
 }
 
 gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
@@ -296,20 +370,6 @@ gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
         !symbol->node->origin->graph || !name)
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_named: %s",
                                       name ? "not a symbol of a graph" : "the name is NULL"));
-    gd_origin *o = symbol->node->origin;
-    gd_names *names = &o->graph->names;
-    char *text;
-    gd_status status = make_full_name(o->graph, "gd_named", name, symbol->node, &text);
-    if (status != GD_OK) return gd_tensor_fail(status);
-    if (!gd_names_add(names, text, symbol->node)) {
-        gd_free(text);
-        return gd_tensor_fail(gd_no_memory(NULL, "for a name"));
-    }
-    const bool other = !o->named || strcmp(o->name, text) != 0;
-    if (other && o->named && gd_names_find(names, o->name) == symbol->node)
-        gd_names_remove(names, o->name);
-    gd_free(o->name);
-    o->name = text;
-    o->named = true;
-    return symbol;
+    const gd_status status = name_output(symbol, name);
+    return status == GD_OK ? symbol : gd_tensor_fail(status);
 }

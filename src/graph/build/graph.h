@@ -19,8 +19,12 @@ typedef struct gd_origin {
     gd_graph *graph; /* NULL once it is freed */
     gd_origin_kind kind;
     int number; /* index in the graph's nodes */
-    char *name;
-    bool named;          /* the program gave the name; else it is the op's name and the number */
+    char *name; /* also that of its first output */
+    bool named; /* the program gave the name; else it is the op's name and the number */
+    char *
+        *output_names; /* of outputs 1, 2, ... at 0, 1, ...: a name that the program gave, or NULL;
+                          * NULL: none has one */
+    int n_output_names;
     const gd_op *caller; /* of a node of an op's body: the op that the program called; else NULL */
     int noise;           /* of a random op: its index among the random ops; else -1 */
     int variable;        /* of a variable: its index among the variables; else -1 */
@@ -102,6 +106,7 @@ struct gd_graph {
     gd_node **nodes;
     int count, capacity;
     gd_names names;      /* names that the program gave; a name leads to its first node */
+    gd_names symbols;    /* names of gd_named, which lead to the symbols, retained */
     gd_node **variables; /* those of `nodes` that are variables */
     int n_variables, variable_capacity;
     gd_guard guard;             /* locked while the next two change */
@@ -144,6 +149,10 @@ gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site
 static inline gd_tensor *gd_node_symbol(gd_node *node, int index) {
     return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");
 }
+
+/* The name of an output: one that the program gave, "topk_3" for the first one of a node, or
+ * "topk_3:1". */
+const char *gd_output_name(const gd_node *node, int index, char *text, size_t size);
 
 /* The graph that an op with these inputs belongs to. */
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);

@@ -52,7 +52,10 @@ gd_status gd_session_initialize(gd_session *s);
 gd_status gd_session_stage_feed(const gd_session *s, gd_tensor *value, gd_tensor **staged);
 
 static inline const char *gd_symbol_name(const gd_tensor *symbol) {
-    return symbol->node->origin ? symbol->node->origin->name : "a symbol";
+    const gd_origin *o = symbol->node->origin;
+    const int k = symbol->node_index;
+    const bool own = o && k > 0 && k <= o->n_output_names && o->output_names[k - 1];
+    return !o ? "a symbol" : own ? o->output_names[k - 1] : o->name;
 }
 
 /* --- session_plans.c -------------------------------------------------------------------------- */

@@ -104,6 +104,48 @@ CLEAN_TEST(saving_restores_modes_and_saves_batch_norms_in_eval_mode) {
     CHECK(gd_graph_find(graph, "image") && gd_graph_find(graph, "scores"));
 }
 
+static gd_tensors two_of_topk(gd_tensors in, void *self) {
+    (void)self;
+    gd_topk_outputs y = gd_topk(in.at[0], 2);
+    return gd_listed(y.values, y.indices);
+}
+
+static gd_tensors indices_first(gd_tensors in, void *self) {
+    (void)self;
+    gd_topk_outputs y = gd_topk(in.at[0], 2);
+    return gd_listed(y.indices, y.values);
+}
+
+/* Saves a net, and compares the outputs that the file's graph has by these names. */
+static void check_output_names(gd_module *net, gd_tensor *x, const char *names,
+                               const char *const *list) {
+    const char *path = temp_path("outputs.onnx");
+    CHECK(gd_onnx_save_module(path, net, gd_list(x), .outputs = names) == GD_OK);
+    gd_graph *graph = gd_onnx_load(path);
+    gd_tensors expected = gd_module_call(net, gd_list(x));
+    for (int k = 0; list[k]; k++) {
+        gd_tensor *y = gd_graph_find(graph, list[k]);
+        CHECK_SAYING(y, "no '%s'", list[k]);
+        if (!y) continue;
+        CHECK(gd_tensor_dtype(y) == gd_tensor_dtype(expected.at[k]));
+        gd_tensors got = gd_session_run(gd_session_new(graph),
+                                        gd_feed(gd_graph_find(graph, "input"), x), gd_list(y));
+        CHECK(tensors_distance(got.at[0], expected.at[k]) <= 1e-5);
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+CLEAN_TEST(several_outputs_of_one_op_have_their_names_in_files) {
+    GD_SCOPE;
+    gd_tensor *row = gd_from_array(gd_dims(1, 3), GD_F32, (const float[]){2, 7, 5});
+    check_output_names(gd_module_new(two_of_topk, 0), row, "values indices",
+                       (const char *[]){"values", "indices", NULL});
+    check_output_names(gd_module_new(indices_first, 0), row, "where what",
+                       (const char *[]){"where", "what", NULL});
+    check_output_names(gd_nn_lstm(3, 4), gd_randn(gd_dims(5, 1, 3)), "y h c",
+                       (const char *[]){"y", "h", "c", NULL});
+}
+
 CLEAN_TEST(failures_name_the_missing_part) {
     GD_SCOPE;
     CHECK(gd_onnx_module("/no/such/file") == NULL && gd_error_status() == GD_E_IO);
