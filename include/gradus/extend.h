@@ -14,6 +14,10 @@
 #ifndef GRADUS_EXTEND_H
 #define GRADUS_EXTEND_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/op.h"
 #include "gradus/random.h"
 

@@ -69,18 +69,18 @@ GD_API gd_status gd_module_build_at(const char *site, gd_module *module, gd_tens
 typedef gd_tensors (*gd_forward)(gd_tensors in, void *self);
 
 typedef struct gd_module_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     const char *
         type GD_DEFAULT_(nullptr); /* for summaries and messages: "two_layer"; NULL: "module" */
     void (*destroy)(void *self)
         GD_DEFAULT_(nullptr); /* frees other memory of the struct, not children */
 } gd_module_options;
+#define GD_MODULE_OPTIONS_(...) \
+    GD_OPTIONS_(gd_module_options, (.type = NULL, .destroy = NULL), __VA_ARGS__)
 
 /* A module with a struct of `size` zero bytes. `forward` NULL: it is only a container. */
-#define gd_module_new(forward, size, ...)               \
-    GD_WITH_OPTIONS_(                                   \
-        gd_module_new_at(GD_HERE, forward, size,        \
-                         GD_OPTIONS_(gd_module_options, \
-                                     (.type = NULL, .destroy = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_module_new(forward, size, ...) \
+    GD_WITH_OPTIONS_(gd_module_new_at(GD_HERE, forward, size, GD_MODULE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
                                    const gd_module_options *options);
 /* The struct of the module; NULL for a layer. For a NULL module (its creation has failed) it
@@ -139,10 +139,9 @@ typedef struct gd_modules {
 #ifdef __cplusplus
 #define GD_MODULES_(...) gd_modules_({__VA_ARGS__})
 #else
-#define GD_MODULES_(...)                                                               \
-    ((gd_modules){(gd_module *[]){NULL __VA_OPT__(, ) __VA_ARGS__} + 1,                \
-                  (int64_t)(sizeof((gd_module *[]){NULL __VA_OPT__(, ) __VA_ARGS__}) / \
-                            sizeof(gd_module *)) -                                     \
+#define GD_MODULES_(...)                                                                        \
+    ((gd_modules){(gd_module *[]){NULL, __VA_ARGS__} + 1,                                       \
+                  (int64_t)(sizeof((gd_module *[]){NULL, __VA_ARGS__}) / sizeof(gd_module *)) - \
                       1})
 #endif
 GD_API gd_module *gd_nn_sequential_at(const char *site, gd_modules modules);
@@ -206,17 +205,18 @@ GD_API gd_tensor *gd_layer_tensor(gd_module *module, const char *name);
 /* --- the tree --------------------------------------------------------------------------------- */
 
 typedef struct gd_parameters_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     const char *
         match GD_DEFAULT_(nullptr); /* only names that match a pattern, "*.weight"; * is any text */
     bool trainable GD_DEFAULT_(false); /* only parameters that are not frozen */
 } gd_parameters_options;
+#define GD_PARAMETERS_OPTIONS_(...) \
+    GD_OPTIONS_(gd_parameters_options, (.match = NULL, .trainable = false), __VA_ARGS__)
 
-/* All parameters, each once, in the order of their addition. The list belongs to the scope. */
-#define gd_module_parameters(module, ...)                                                    \
-    GD_WITH_OPTIONS_(gd_module_parameters_at(GD_HERE, module,                                \
-                                             GD_OPTIONS_(gd_parameters_options,              \
-                                                         (.match = NULL, .trainable = false) \
-                                                             __VA_OPT__(, ) __VA_ARGS__)))
+/* All parameters, each once, in the order of their addition. The list belongs to the scope,
+ * or to the caller if there is none, with a reference to each tensor. */
+#define gd_module_parameters(module, ...) \
+    GD_WITH_OPTIONS_(gd_module_parameters_at(GD_HERE, module, GD_PARAMETERS_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensors gd_module_parameters_at(const char *site, gd_module *module,
                                           const gd_parameters_options *options);
 #define gd_module_buffers(...) gd_module_buffers_at(GD_HERE, __VA_ARGS__)
@@ -295,17 +295,18 @@ typedef gd_tensors (*gd_module_hook)(gd_module *module, gd_tensors inputs, gd_te
                                      void *user);
 
 typedef struct gd_hook_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     bool before GD_DEFAULT_(false);
     /* The hook only calls ops, so it may be traced. In a jit and a graph other hooks fail. */
     bool builds_ops GD_DEFAULT_(false);
 } gd_hook_options;
+#define GD_HOOK_OPTIONS_(...) \
+    GD_OPTIONS_(gd_hook_options, (.before = false, .builds_ops = false), __VA_ARGS__)
 
 /* Adds a hook and returns its number, for gd_module_unhook. */
-#define gd_module_on_forward(module, hook, user, ...)                                           \
-    GD_WITH_OPTIONS_(gd_module_on_forward_at(GD_HERE, module, hook, user,                       \
-                                             GD_OPTIONS_(gd_hook_options,                       \
-                                                         (.before = false, .builds_ops = false) \
-                                                             __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_module_on_forward(module, hook, user, ...) \
+    GD_WITH_OPTIONS_(                                 \
+        gd_module_on_forward_at(GD_HERE, module, hook, user, GD_HOOK_OPTIONS_(__VA_ARGS__)))
 GD_API int64_t gd_module_on_forward_at(const char *site, gd_module *module, gd_module_hook hook,
                                        void *user, const gd_hook_options *options);
 GD_API void gd_module_unhook(gd_module *module, int64_t number);

@@ -8,6 +8,10 @@
 #ifndef GRADUS_OP_H
 #define GRADUS_OP_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/tensor.h"
 
 #ifdef __cplusplus

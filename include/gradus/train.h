@@ -16,6 +16,10 @@
 #ifndef GRADUS_TRAIN_H
 #define GRADUS_TRAIN_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/callback.h"
 #include "gradus/callbacks.h"
 #include "gradus/loader.h"
@@ -55,6 +59,7 @@ extern "C" {
 #endif
 
 typedef struct gd_compile_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     /* An optimizer's record with options, or an optimizer of the net's parameters. */
     const char *optimizer GD_DEFAULT_("adam"); /* "adamw lr=0.001 weight_decay=0.1"; NULL: none */
     gd_optimizer *optimizer_object GD_DEFAULT_(nullptr);
@@ -77,17 +82,17 @@ typedef struct gd_compile_options {
     double clip_norm GD_DEFAULT_(0);  /* max_norm of gd_clip_grad_norm; 0: no clipping */
     double clip_value GD_DEFAULT_(0); /* value of gd_clip_grad_value; 0: no clipping */
 } gd_compile_options;
+#define GD_COMPILE_OPTIONS_(...)                                                                  \
+    GD_OPTIONS_(gd_compile_options,                                                               \
+                (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,                 \
+                 .schedule_object = NULL, .loss = NULL, .loss_function = NULL, .loss_user = NULL, \
+                 .metrics = NULL, .metric_objects = {NULL, 0}, .precision = "f32",                \
+                 .accumulate = 1, .clip_norm = 0, .clip_value = 0),                               \
+                __VA_ARGS__)
 
 /* The net holds the objects. Compiling it again starts with new optimizer state. */
-#define gd_compile(net, ...)                                                               \
-    GD_WITH_OPTIONS_(gd_compile_at(                                                        \
-        GD_HERE, net,                                                                      \
-        GD_OPTIONS_(gd_compile_options,                                                    \
-                    (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,      \
-                     .schedule_object = NULL, .loss = NULL, .loss_function = NULL,         \
-                     .loss_user = NULL, .metrics = NULL, .metric_objects = {NULL, 0},      \
-                     .precision = "f32", .accumulate = 1, .clip_norm = 0, .clip_value = 0) \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_compile(net, ...) \
+    GD_WITH_OPTIONS_(gd_compile_at(GD_HERE, net, GD_COMPILE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options);
 
 /* The optimizer and the schedule of a compiled net, or NULL. If the net has unknown sizes (GD_ANY),
@@ -142,10 +147,10 @@ typedef enum gd_progress {
 } gd_progress;
 
 typedef struct gd_fit_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t epochs GD_DEFAULT_(0);    /* 0: one, or the number that max_steps needs */
     int64_t max_steps GD_DEFAULT_(0); /* ends after this many batches in total; 0: no limit */
-    gd_loader *validation GD_DEFAULT_(nullptr);
-    gd_dataset *validation_dataset GD_DEFAULT_(nullptr);
+    const void *validation GD_DEFAULT_(nullptr); /* a gd_loader or a gd_dataset */
     gd_tensors validation_tensors GD_DEFAULT_({nullptr, 0});
     /* the fraction of tensors or of a dataset that is used for validation instead of training */
     double validation_split GD_DEFAULT_(0);
@@ -165,6 +170,14 @@ typedef struct gd_fit_options {
     bool interrupt GD_DEFAULT_(true);
     bool jit GD_DEFAULT_(true); /* false: trains eagerly */
 } gd_fit_options;
+#define GD_FIT_OPTIONS_(...)                                                                    \
+    GD_OPTIONS_(gd_fit_options,                                                                 \
+                (.epochs = 0, .max_steps = 0, .validation = NULL,   \
+                 .validation_tensors = {NULL, 0}, .validation_split = 0, .class_weights = NULL, \
+                 .callbacks = {NULL, 0}, .resume = NULL, .step = NULL, .step_user = NULL,       \
+                 .batch = 32, .shuffle = true, .workers = 0, .seed = 0,                         \
+                 .progress = GD_PROGRESS_AUTO, .interrupt = true, .jit = true),                 \
+                __VA_ARGS__)
 
 /* Trains and returns the history, one row for each epoch. While a failure is recorded, it does
  * nothing. If it fails, it returns NULL; the net keeps the state after the last batch.
@@ -172,16 +185,8 @@ typedef struct gd_fit_options {
  * An epoch that Ctrl-C or a callback has ended early has a row without validation; an epoch that
  * .max_steps has ended is validated. Modes of modules are restored at the end.
  * docs/guide/training.md has the details. */
-#define gd_fit(net, data, ...)                                                                    \
-    GD_WITH_OPTIONS_(gd_fit_at(                                                                   \
-        GD_HERE, net, GD_FIT_DATA_(data),                                                         \
-        GD_OPTIONS_(gd_fit_options,                                                               \
-                    (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_dataset = NULL, \
-                     .validation_tensors = {NULL, 0}, .validation_split = 0,                      \
-                     .class_weights = NULL, .callbacks = {NULL, 0}, .resume = NULL, .step = NULL, \
-                     .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0, .seed = 0,    \
-                     .progress = GD_PROGRESS_AUTO, .interrupt = true, .jit = true) __VA_OPT__(, ) \
-                        __VA_ARGS__)))
+#define gd_fit(net, data, ...) \
+    GD_WITH_OPTIONS_(gd_fit_at(GD_HERE, net, GD_FIT_DATA_(data), GD_FIT_OPTIONS_(__VA_ARGS__)))
 GD_API gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
                              const gd_fit_options *options);
 
@@ -190,31 +195,30 @@ GD_API gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
 GD_API void gd_fit_interrupt(void);
 
 typedef struct gd_evaluate_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t batch GD_DEFAULT_(32); /* for tensors and datasets */
     int workers GD_DEFAULT_(0);
     bool jit GD_DEFAULT_(true);
     gd_progress progress GD_DEFAULT_(GD_PROGRESS_NONE);
 } gd_evaluate_options;
+#define GD_EVALUATE_OPTIONS_(...)                                                       \
+    GD_OPTIONS_(gd_evaluate_options,                                                    \
+                (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE), \
+                __VA_ARGS__)
 
 /* Loss and metrics on data, in eval mode and without gradients: a history of one row, "loss" first.
  * The net's mode is restored. */
-#define gd_evaluate(net, data, ...)                                                        \
-    GD_WITH_OPTIONS_(gd_evaluate_at(                                                       \
-        GD_HERE, net, GD_FIT_DATA_(data),                                                  \
-        GD_OPTIONS_(gd_evaluate_options,                                                   \
-                    (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE) \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_evaluate(net, data, ...) \
+    GD_WITH_OPTIONS_(               \
+        gd_evaluate_at(GD_HERE, net, GD_FIT_DATA_(data), GD_EVALUATE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
                                   const gd_evaluate_options *options);
 
 /* The first output of the net for all samples, in eval mode. A list of tensors or a dataset has
  * only inputs here (gd_predict(net, gd_list(x))); the targets of a loader are ignored. */
-#define gd_predict(net, data, ...)                                                         \
-    GD_WITH_OPTIONS_(gd_predict_at(                                                        \
-        GD_HERE, net, GD_FIT_DATA_(data),                                                  \
-        GD_OPTIONS_(gd_evaluate_options,                                                   \
-                    (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE) \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_predict(net, data, ...) \
+    GD_WITH_OPTIONS_(              \
+        gd_predict_at(GD_HERE, net, GD_FIT_DATA_(data), GD_EVALUATE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
                                 const gd_evaluate_options *options);
 

@@ -322,7 +322,9 @@ gd_status gd_set_state_at(const char *site, void *object, const gd_state *state)
     return gd_report(site, status);
 }
 
-int64_t gd_state_count(const gd_state *s) { return s ? s->n_tensors : 0; }
+int64_t gd_state_count(const gd_state *s) {
+    return s ? s->n_tensors : 0;
+}
 const char *gd_state_name(const gd_state *s, int64_t i) {
     return s && i >= 0 && i < s->n_tensors ? s->tensors[i].name : NULL;
 }
@@ -332,7 +334,9 @@ gd_tensor *gd_state_tensor_at(const gd_state *s, int64_t i) {
 gd_tensor *gd_state_find(const gd_state *s, const char *name) {
     return s && name ? gd_state_tensor_at(s, gd_entry_number(&s->by_name, name)) : NULL;
 }
-int64_t gd_state_value_count(const gd_state *s) { return s ? s->n_values : 0; }
+int64_t gd_state_value_count(const gd_state *s) {
+    return s ? s->n_values : 0;
+}
 const char *gd_state_value_name(const gd_state *s, int64_t i) {
     return s && i >= 0 && i < s->n_values ? s->values[i].name : NULL;
 }

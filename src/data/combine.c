@@ -176,9 +176,9 @@ static gd_status split_dataset(gd_dataset *dataset, double share, gd_dataset **f
 gd_status gd_dataset_random_split_at(const char *site, gd_dataset *dataset, double share,
                                      gd_dataset **first, gd_dataset **rest,
                                      const gd_random_split_options *options) {
+    options = options ? options : GD_RANDOM_SPLIT_OPTIONS_();
     GD_CALLED_FROM(site);
-    const gd_status status =
-        split_dataset(dataset, share, first, rest, options ? options->seed : 0);
+    const gd_status status = split_dataset(dataset, share, first, rest, options->seed);
     if (status != GD_OK) gd_error_prefix("gd_dataset_random_split: ");
     return gd_report(site, status);
 }
@@ -302,6 +302,7 @@ static gd_status check_datasets(gd_dataset_list list) {
         return gd_fail(GD_E_ARGUMENT, "%lld datasets are too many", (long long)list.count);
     for (int64_t i = 0; i < list.count; i++)
         if (!list.at[i]) return gd_fail(GD_E_ARGUMENT, "dataset %lld is NULL", (long long)i);
+        else GD_TRY_LIVE(list.at[i], "a dataset of several");
     return GD_OK;
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "dispatch/op.h"
@@ -24,6 +23,10 @@ static void destroy_dataset(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class dataset_class = {.name = "dataset", .destroy = destroy_dataset};
+
+bool gd_is_dataset(const void *object) {
+    return ((const gd_object *)object)->class == &dataset_class;
+}
 
 gd_dataset *gd_dataset_bare(const char *type, const gd_dataset_rules *rules,
                             gd_dataset *const *inner, int n_inner) {
@@ -150,8 +153,9 @@ static void functions_close(gd_dataset *d) {
 static const gd_dataset_rules functions_rules = {.get = functions_get, .close = functions_close};
 
 gd_dataset *gd_dataset_from_at(const char *site, void *self, const gd_dataset_functions *call) {
+    call = call ? call : GD_DATASET_FUNCTIONS_();
     GD_CALLED_FROM(site);
-    if (!call || !call->count || !call->get)
+    if (!call->count || !call->get)
         return gd_dataset_finish(site, NULL,
                                  gd_fail(GD_E_ARGUMENT, "gd_dataset_from needs .count and .get"));
     functions *f = gd_calloc(1, sizeof *f);
@@ -205,9 +209,13 @@ gd_status gd_dataset_define_at(const char *site, const char *record, gd_dataset_
 
 /* --- samples ---------------------------------------------------------------------------------- */
 
-int64_t gd_dataset_count(const gd_dataset *d) { return d ? d->count : 0; }
+int64_t gd_dataset_count(const gd_dataset *d) {
+    return d ? d->count : 0;
+}
 
-int64_t gd_dataset_class_count(const gd_dataset *d) { return d ? d->n_classes : 0; }
+int64_t gd_dataset_class_count(const gd_dataset *d) {
+    return d ? d->n_classes : 0;
+}
 
 const char *gd_dataset_class_name(const gd_dataset *d, int64_t index) {
     return d && index >= 0 && index < d->n_classes ? d->classes[index] : NULL;
@@ -262,10 +270,10 @@ gd_status gd_dataset_fetch(const gd_dataset *d, int64_t index, gd_random *random
 
 gd_tensors gd_dataset_get_at(const char *site, gd_dataset *d, int64_t index,
                              const gd_sample_options *options) {
+    options = options ? options : GD_SAMPLE_OPTIONS_();
     GD_CALLED_FROM(site);
     gd_sample sample = {.count = 0};
-    gd_random random =
-        gd_sample_random(options ? options->seed : 0, options ? options->epoch : 0, index);
+    gd_random random = gd_sample_random(options->seed, options->epoch, index);
     gd_scope *scope = gd_scope_open();
     gd_status status = d ? gd_dataset_fetch(d, index, &random, &sample)
                          : gd_fail(GD_E_ARGUMENT, "gd_dataset_get: the dataset is NULL");

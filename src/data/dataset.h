@@ -70,6 +70,9 @@ gd_dataset *gd_dataset_finish(const char *site, gd_dataset *dataset, gd_status s
 /* Sets the names of classes: copies of `names`, or for NULL "0", "1", ... */
 gd_status gd_dataset_set_classes(gd_dataset *dataset, const char *const *names, int64_t count);
 
+/* Whether an object of any kind is a dataset. */
+bool gd_is_dataset(const void *object);
+
 /* Fetches a sample. Does not record a failure; its message names the sample. */
 gd_status gd_dataset_fetch(const gd_dataset *dataset, int64_t index, gd_random *random,
                            gd_sample *sample);

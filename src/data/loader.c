@@ -29,6 +29,10 @@ static const gd_state_rules loader_state_rules;
 static const gd_class loader_class = {
     .name = "loader", .destroy = destroy_loader, .state = &loader_state_rules};
 
+bool gd_is_loader(const void *object) {
+    return ((const gd_object *)object)->class == &loader_class;
+}
+
 static gd_status check_number(const char *name, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return GD_OK;
     if (most == INT64_MAX)
@@ -84,10 +88,10 @@ static gd_status make_loader(gd_dataset *dataset, const gd_loader_options *o, gd
 
 gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
                             const gd_loader_options *options) {
+    options = options ? options : GD_LOADER_OPTIONS_();
     GD_CALLED_FROM(site);
-    static const gd_loader_options defaults = {.batch = 32, .prefetch = 2, .targets = 1};
     gd_loader *l = NULL;
-    const gd_status status = make_loader(dataset, options ? options : &defaults, &l);
+    const gd_status status = make_loader(dataset, options, &l);
     if (status == GD_OK) {
         gd_scope_adopt(&l->object);
         return l;
@@ -98,11 +102,21 @@ gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
     return NULL;
 }
 
-int64_t gd_loader_batches(const gd_loader *l) { return l ? l->batches : 0; }
-int gd_loader_targets(const gd_loader *l) { return l ? l->options.targets : 0; }
-int gd_loader_weights(const gd_loader *l) { return l ? l->options.weights : 0; }
-gd_dataset *gd_loader_dataset(const gd_loader *l) { return l ? l->dataset : NULL; }
-int64_t gd_loader_skipped(const gd_loader *l) { return l ? l->skipped : 0; }
+int64_t gd_loader_batches(const gd_loader *l) {
+    return l ? l->batches : 0;
+}
+int gd_loader_targets(const gd_loader *l) {
+    return l ? l->options.targets : 0;
+}
+int gd_loader_weights(const gd_loader *l) {
+    return l ? l->options.weights : 0;
+}
+gd_dataset *gd_loader_dataset(const gd_loader *l) {
+    return l ? l->dataset : NULL;
+}
+int64_t gd_loader_skipped(const gd_loader *l) {
+    return l ? l->skipped : 0;
+}
 
 /* --- batches ---------------------------------------------------------------------------------- */
 

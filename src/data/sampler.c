@@ -136,9 +136,9 @@ static const gd_sampler_rules distributed_rules = {
 
 gd_sampler *gd_sampler_distributed_at(const char *site, int rank, int world,
                                       const gd_sampler_distributed_options *given) {
+    given = given ? given : GD_SAMPLER_DISTRIBUTED_OPTIONS_();
     GD_CALLED_FROM(site);
-    const gd_sampler_distributed_options o =
-        given ? *given : (gd_sampler_distributed_options){true, false};
+    const gd_sampler_distributed_options o = *given;
     gd_sampler *s = NULL;
     gd_status status = GD_OK;
     if (world < 1) status = gd_fail(GD_E_ARGUMENT, "world is %d; it must be at least 1", world);
@@ -190,6 +190,7 @@ static const gd_sampler_rules user_rules = {
     .count = user_count, .at = user_at, .describe = user_describe, .close = user_close};
 
 gd_sampler *gd_sampler_from_at(const char *site, void *self, const gd_sampler_functions *call) {
+    call = call ? call : GD_SAMPLER_FUNCTIONS_();
     GD_CALLED_FROM(site);
     gd_sampler *s = NULL;
     gd_status status = gd_scope_reserve(1); /* first: on failure the program keeps `self` */

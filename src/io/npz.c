@@ -125,7 +125,9 @@ gd_npz *gd_npz_open_at(const char *site, const char *path) {
     return npz;
 }
 
-int64_t gd_npz_count(const gd_npz *npz) { return npz ? npz->count : 0; }
+int64_t gd_npz_count(const gd_npz *npz) {
+    return npz ? npz->count : 0;
+}
 
 const char *gd_npz_name(const gd_npz *npz, int64_t i) {
     return npz && i >= 0 && i < npz->count ? npz->names[i] : NULL;

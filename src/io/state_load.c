@@ -136,7 +136,8 @@ static void close_source(load_source *o) {
 
 gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts parts,
                            const gd_load_state_options *options) {
-    if (options && options->partial) *options->partial = (gd_load_report){0};
+    options = options ? options : GD_LOAD_STATE_OPTIONS_();
+    if (options->partial) *options->partial = (gd_load_report){0};
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     load_source o = {.path = path, .options = options};
@@ -145,7 +146,7 @@ gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts pa
     if (status == GD_OK) status = gd_check_parts(parts);
     if (status == GD_OK) status = open_source(&o);
     if (status == GD_OK)
-        status = gd_loading_load(&o.source, parts, options ? options->partial : NULL);
+        status = gd_loading_load(&o.source, parts, options->partial);
     close_source(&o);
     if (status != GD_OK) gd_error_prefix("gd_load_state: ");
     return gd_report(site, status);

@@ -50,6 +50,7 @@ gd_module *gd_module_bare(const char *type) {
 
 gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
                             const gd_module_options *options) {
+    options = options ? options : GD_MODULE_OPTIONS_();
     gd_scope *scope = gd_scope_open(); /* frees the module if there is no memory for its struct */
     gd_module *m = gd_module_bare(options->type ? options->type : "module");
     if (m) {
@@ -72,7 +73,9 @@ void *gd_module_self(gd_module *m) {
     gd_thread *thread = &gd_this_thread;
     return memset(thread->scratch, 0, sizeof thread->scratch);
 }
-const char *gd_module_type(const gd_module *m) { return m ? m->type : ""; }
+const char *gd_module_type(const gd_module *m) {
+    return m ? m->type : "";
+}
 
 /* --- entries ---------------------------------------------------------------------------------- */
 

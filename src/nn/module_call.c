@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/freed.h"
 #include "core/grow.h"
 #include "graph/build/graph.h"
 #include "graph/build/shapes_only.h"
@@ -63,6 +62,7 @@ char *gd_module_call_path(char *text, size_t size) {
 
 int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook fn, void *user,
                                 const gd_hook_options *o) {
+    o = o ? o : GD_HOOK_OPTIONS_();
     gd_status status = m && fn ? GD_OK
                                : gd_fail(GD_E_ARGUMENT, "gd_module_on_forward: the %s is NULL",
                                          m ? "hook" : "module");

@@ -27,8 +27,12 @@ static void set_modes(gd_module *m, int training) {
     const gd_status status = gd_module_walk(m, &(gd_walk){.module = set_mode, .user = &training});
     if (status != GD_OK) gd_report(NULL, status);
 }
-void gd_module_train(gd_module *m) { set_modes(m, 1); }
-void gd_module_eval(gd_module *m) { set_modes(m, 0); }
+void gd_module_train(gd_module *m) {
+    set_modes(m, 1);
+}
+void gd_module_eval(gd_module *m) {
+    set_modes(m, 0);
+}
 
 static gd_status set_requires_grad(gd_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder;
@@ -64,7 +68,9 @@ static gd_status zero_gradient(gd_walk *w, gd_module *holder, gd_entry *e) {
     if (e->kind == GD_A_PARAMETER) gd_zero_grad((gd_tensor *)e->object);
     return GD_OK;
 }
-void gd_module_zero_grad(gd_module *m) { gd_module_walk(m, &(gd_walk){.tensor = zero_gradient}); }
+void gd_module_zero_grad(gd_module *m) {
+    gd_module_walk(m, &(gd_walk){.tensor = zero_gradient});
+}
 
 /* --- moving ----------------------------------------------------------------------------------- */
 

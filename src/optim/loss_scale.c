@@ -79,6 +79,7 @@ static gd_status make_loss_scale(const gd_loss_scale_options *options, gd_loss_s
 }
 
 gd_loss_scale *gd_loss_scale_new_at(const char *site, const gd_loss_scale_options *options) {
+    options = options ? options : GD_LOSS_SCALE_OPTIONS_();
     GD_CALLED_FROM(site);
     gd_loss_scale *s = NULL;
     gd_report(site, make_loss_scale(options, &s));
@@ -417,6 +418,7 @@ static gd_status take_step(gd_loss_scale *s, gd_optimizer *o, gd_schedule *sched
 
 gd_status gd_loss_scale_step_at(const char *site, gd_loss_scale *s, gd_optimizer *o,
                                 const gd_loss_scale_step_options *options) {
+    options = options ? options : GD_LOSS_SCALE_STEP_OPTIONS_();
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     GD_NO_AUTOCAST;

@@ -66,7 +66,7 @@ static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors paramet
     g.parts = groups ? gd_calloc(1, sizeof *g.parts) : NULL;
     if (status == GD_OK && !g.parts) status = gd_no_memory(NULL, "for an optimizer");
     if (status == GD_OK)
-        status = gd_optim_part_make(o, &g, (gd_factors){1, 1}, parameters.at, (int)parameters.count,
+        status = gd_optim_part_make(o, &g, *GD_FACTORS_(), parameters.at, (int)parameters.count,
                                     &g.parts[0]);
     if (status != GD_OK) {
         free_group(&g);
@@ -160,7 +160,8 @@ static gd_status add_options_group(gd_optimizer *o, gd_tensors parameters,
 gd_status gd_optimizer_add_at(const char *site, gd_optimizer *o, gd_tensors parameters,
                               const gd_group_options *options) {
     GD_CALLED_FROM(site);
-    return gd_report(site, add_options_group(o, parameters, options));
+    const gd_group_options none = gd_group_defaults();
+    return gd_report(site, add_options_group(o, parameters, options ? options : &none));
 }
 
 static gd_status add_text_group(gd_optimizer *o, gd_tensors parameters, const char *text) {
@@ -186,7 +187,9 @@ gd_status gd_optimizer_add_text_at(const char *site, gd_optimizer *o, gd_tensors
     return gd_report(site, add_text_group(o, parameters, options));
 }
 
-int gd_optimizer_group_count(const gd_optimizer *o) { return o ? o->n_groups : 0; }
+int gd_optimizer_group_count(const gd_optimizer *o) {
+    return o ? o->n_groups : 0;
+}
 
 void gd_optimizer_zero_grad(gd_optimizer *o) {
     for (int g = 0; o && !o->in_graph && g < o->n_groups; g++)
@@ -206,6 +209,7 @@ static gd_status find_group(const gd_optimizer *o, int group, const char *what) 
 }
 
 gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *o, const gd_group_number *number) {
+    number = number ? number : GD_GROUP_NUMBER_();
     GD_CALLED_FROM(site);
     gd_status status = find_group(o, number->group, "gd_optimizer_lr");
     if (status == GD_OK) status = gd_optimizer_make_lr(o, number->group);
@@ -252,6 +256,7 @@ static gd_status set_lr(gd_optimizer *o, int group, double lr) {
 
 gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *o, double lr,
                                  const gd_group_number *number) {
+    number = number ? number : GD_GROUP_NUMBER_();
     GD_CALLED_FROM(site);
     return gd_report(site, set_lr(o, number->group, lr));
 }

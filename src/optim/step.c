@@ -279,6 +279,7 @@ static const char *check_minimize(const gd_optimizer *o, const gd_tensor *loss,
 
 gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss,
                           const gd_minimize_options *options) {
+    options = options ? options : GD_MINIMIZE_OPTIONS_();
     if (loss && loss->kind == GD_FAILED) return loss;
     GD_CALLED_FROM(site); /* also for the nodes that it adds */
     GD_NO_AUTOCAST;

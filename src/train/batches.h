@@ -84,6 +84,7 @@ gd_status gd_batches_read(gd_batches *b, double *values);
 /* --- data ------------------------------------------------------------------------------------- */
 
 typedef struct gd_loading {
+    const char *function; /* "gd_fit", for messages */
     int64_t batch;
     bool shuffle;
     int workers;

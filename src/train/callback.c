@@ -188,6 +188,7 @@ static gd_status add_functions(gd_callback *c, void *self, const gd_callback_fun
 }
 
 gd_callback *gd_callback_from_at(const char *site, void *self, const gd_callback_functions *call) {
+    call = call ? call : GD_CALLBACK_FUNCTIONS_();
     GD_CALLED_FROM(site);
     if (!call)
         return finish_callback(site, NULL,

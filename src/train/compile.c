@@ -396,10 +396,9 @@ static gd_status compile_net(gd_module *net, const gd_compile_options *o) {
 }
 
 gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options) {
+    options = options ? options : GD_COMPILE_OPTIONS_();
     GD_CALLED_FROM(site);
-    static const gd_compile_options defaults = {
-        .optimizer = "adam", .precision = "f32", .accumulate = 1};
-    const gd_status status = compile_net(net, options ? options : &defaults);
+    const gd_status status = compile_net(net, options);
     if (status != GD_OK) gd_error_prefix("gd_compile: ");
     return gd_report(site, status);
 }

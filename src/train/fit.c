@@ -7,6 +7,8 @@
 #include "core/alloc.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
+#include "data/dataset.h"
+#include "data/loader.h"
 #include "train/loss.h"
 #include "train/run.h"
 
@@ -189,18 +191,32 @@ static gd_status check_options(const gd_fit_options *o) {
     if (!(o->validation_split >= 0 && o->validation_split < 1))
         return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is %g; it must be in [0, 1)",
                        o->validation_split);
-    const int validations = !!o->validation + !!o->validation_dataset +
-                            (o->validation_tensors.count > 0) + (o->validation_split > 0);
+    const int validations =
+        !!o->validation + (o->validation_tensors.count > 0) + (o->validation_split > 0);
     if (validations > 1)
         return gd_fail(GD_E_ARGUMENT,
                        "gd_fit: there are %d sources of validation; set one of .validation, "
-                       ".validation_dataset, .validation_tensors, .validation_split",
+                       ".validation_tensors, .validation_split",
                        validations);
-    for (int64_t i = 0; i < o->callbacks.count; i++)
+    for (int64_t i = 0; i < o->callbacks.count; i++) {
         if (!o->callbacks.at[i])
             return gd_failed()
                        ? gd_failure()
                        : gd_fail(GD_E_ARGUMENT, "gd_fit: callback %lld is NULL", (long long)i);
+    }
+    return GD_OK;
+}
+
+/* .validation is a loader or a dataset. */
+static gd_status find_validation(const void *object, gd_fit_data *data) {
+    if (!object) return GD_OK;
+    if (gd_is_loader(object)) data->loader = (gd_loader *)(uintptr_t)object;
+    else if (gd_is_dataset(object)) data->dataset = (gd_dataset *)(uintptr_t)object;
+    else
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_fit: .validation is a %s; it takes a loader or a dataset, and "
+                       ".validation_tensors a list of tensors, gd_list(x, y)",
+                       ((const gd_object *)object)->class->name);
     return GD_OK;
 }
 
@@ -230,10 +246,10 @@ static gd_status open_loaders(gd_fit_run *r, gd_fit_data data, gd_loader **train
                               gd_loader **validation) {
     const gd_fit_options *o = r->options;
     const int targets = data.loader || data.dataset || data.tensors.count > 1 ? 1 : 0;
-    gd_fit_data kept = {.loader = o->validation,
-                        .dataset = o->validation_dataset,
-                        .tensors = o->validation_tensors};
-    gd_loading loading = {.batch = o->batch,
+    gd_fit_data kept = {.tensors = o->validation_tensors};
+    GD_TRY(find_validation(o->validation, &kept));
+    gd_loading loading = {.function = "gd_fit",
+                          .batch = o->batch,
                           .shuffle = o->shuffle,
                           .workers = o->workers,
                           .seed = o->seed,
@@ -424,8 +440,7 @@ static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options 
 
 gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
                       const gd_fit_options *options) {
-    static const gd_fit_options defaults = {
-        .batch = 32, .shuffle = true, .interrupt = true, .jit = true};
+    options = options ? options : GD_FIT_OPTIONS_();
     if (gd_failed()) return NULL;
     GD_CALLED_FROM(site);
     gd_history *h = NULL;
@@ -435,7 +450,7 @@ gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
     gd_status status =
         gd_this_thread.tracer
             ? gd_fail(GD_E_STATE, "gd_fit: called while a function is traced or a graph is built")
-            : fit_net(net, data, options ? options : &defaults, &h);
+            : fit_net(net, data, options, &h);
     gd_scope_close(&scope);
     return gd_history_finish(site, h, gd_attempt_end(&attempt, status));
 }

@@ -107,12 +107,20 @@ gd_history *gd_history_finish(const char *site, gd_history *h, gd_status status)
     return NULL;
 }
 
-const char *gd_history_stopped(const gd_history *h) { return h && *h->stopped ? h->stopped : NULL; }
+const char *gd_history_stopped(const gd_history *h) {
+    return h && *h->stopped ? h->stopped : NULL;
+}
 
-bool gd_history_interrupted(const gd_history *h) { return h && h->interrupted; }
+bool gd_history_interrupted(const gd_history *h) {
+    return h && h->interrupted;
+}
 
-int64_t gd_history_rows(const gd_history *h) { return h ? h->n_rows : 0; }
-int64_t gd_history_columns(const gd_history *h) { return h ? h->n_columns : 0; }
+int64_t gd_history_rows(const gd_history *h) {
+    return h ? h->n_rows : 0;
+}
+int64_t gd_history_columns(const gd_history *h) {
+    return h ? h->n_columns : 0;
+}
 
 const char *gd_history_name(const gd_history *h, int64_t column) {
     return h && column >= 0 && column < h->n_columns ? h->names[column] : NULL;

@@ -117,8 +117,12 @@ gd_status gd_metric_define_at(const char *site, const char *record, gd_metric_ru
     return gd_report(site, status);
 }
 
-const char *gd_metric_name(const gd_metric *m) { return m ? m->label : ""; }
-const void *gd_metric_options(const gd_metric *m) { return m ? m->options : NULL; }
+const char *gd_metric_name(const gd_metric *m) {
+    return m ? m->label : "";
+}
+const void *gd_metric_options(const gd_metric *m) {
+    return m ? m->options : NULL;
+}
 
 const char *gd_metric_unique_name(gd_metric *const *list, int64_t index,
                                   char text[GD_METRIC_UNIQUE]) {
@@ -304,9 +308,10 @@ static gd_status update_metric(gd_metric *m, gd_tensor *output, gd_tensor *targe
 
 gd_status gd_metric_update_at(const char *site, gd_metric *m, gd_tensor *output, gd_tensor *target,
                               const gd_metric_update_options *options) {
+    options = options ? options : GD_METRIC_UPDATE_OPTIONS_();
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
-    return gd_report(site, update_metric(m, output, target, options ? options->weight : NULL));
+    return gd_report(site, update_metric(m, output, target, options->weight));
 }
 
 /* --- values ----------------------------------------------------------------------------------- */

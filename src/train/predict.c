@@ -93,7 +93,8 @@ static gd_status predict_loader(prediction *p, const gd_evaluate_options *o, gd_
 static gd_status predict_data(prediction *p, gd_module *net, gd_fit_data data,
                               const gd_evaluate_options *o, gd_tensor **y) {
     gd_loader *loader;
-    const gd_loading loading = {.batch = o->batch, .workers = o->workers, .targets = 0};
+    const gd_loading loading = {
+        .function = "gd_predict", .batch = o->batch, .workers = o->workers, .targets = 0};
     if (!net)
         return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_predict: the net is NULL");
     GD_TRY(gd_loader_for(data, &loading, &loader));
@@ -107,8 +108,7 @@ static gd_status predict_data(prediction *p, gd_module *net, gd_fit_data data,
 
 gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
                          const gd_evaluate_options *options) {
-    static const gd_evaluate_options defaults = {
-        .batch = 32, .jit = true, .progress = GD_PROGRESS_NONE};
+    options = options ? options : GD_EVALUATE_OPTIONS_();
     if (gd_failed()) return &gd_error_tensor;
     GD_CALLED_FROM(site);
     GD_NO_GRAD;
@@ -117,7 +117,7 @@ gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = predict_data(&p, net, data, options ? options : &defaults, &y);
+    gd_status status = predict_data(&p, net, data, options, &y);
     if (status == GD_OK && y == p.all)
         status = gd_scope_take(&gd_retain(y)->object); /* from where gd_keep moves it */
     if (status == GD_OK) gd_keep(y);

@@ -243,6 +243,7 @@ static void print_struct(FILE *out, const maker *m) {
     const gd_record *r = &m->record;
     if (r->n_attrs == 0) return;
     fprintf(out, "typedef struct gd_%s_options {\n", m->full);
+    fputs(BY_NAME, out);
     for (int i = 0; i < r->n_attrs; i++) {
         const char *type = attr_c_type(&r->attrs[i]);
         fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ",
@@ -299,7 +300,7 @@ static void print_maker_macro(FILE *out, const maker *m) {
                 fprintf(out, "%s%s_", first ? "" : ", ", r->attrs[i].name);
                 first = 0;
             }
-        fprintf(out, ")%s)", options ? " __VA_OPT__(,) __VA_ARGS__" : "");
+        fprintf(out, ")%s)", options ? ", __VA_ARGS__" : ", ");
     }
     fputs("))\n\n", out);
 }
@@ -356,7 +357,7 @@ static void print_group(FILE *out) {
         fprintf(out, "%s.%s = ", i ? ", " : "", g->record.attrs[i].name);
         print_default(out, &g->record.attrs[i], IN_MACRO);
     }
-    fputs(") __VA_OPT__(,) __VA_ARGS__)))\n\n", out);
+    fputs("), __VA_ARGS__)))\n\n", out);
 }
 
 static void write_kind(const maker_kind *k) {
@@ -371,13 +372,13 @@ static void write_kind(const maker_kind *k) {
         "the records.\n */\n",
         k->file, k->about);
     fprintf(out,
-            "#ifndef %s\n#define %s\n\n#include \"%s\"\n#include \"gradus/ops.h\"\n#include "
+            "#ifndef %s\n#define %s\n\n%s#include \"%s\"\n#include \"gradus/ops.h\"\n#include "
             "\"gradus/options.h\"\n"
             "#include \"gradus/scope.h\"\n\n#ifdef __cplusplus\n#if defined(__clang__)\n#pragma "
             "clang diagnostic push\n"
             "#pragma clang diagnostic ignored \"-Wreturn-type-c-linkage\"\n#endif\nextern \"C\" "
             "{\n#endif\n\n",
-            guard, guard, k->includes);
+            guard, guard, SYSTEM_HEADER, k->includes);
     for (int i = 0; i < n_makers; i++) {
         if (makers[i]->kind != k) continue;
         print_maker_comment(out, makers[i]);

@@ -247,6 +247,7 @@ static gd_status check_placeholder(gd_shape dims, gd_dtype dtype) {
 }
 
 gd_tensor *gd_placeholder_at(const char *site, gd_shape dims, const gd_placeholder_options *o) {
+    o = o ? o : GD_PLACEHOLDER_OPTIONS_();
     gd_tensor *y = NULL;
     gd_status status = check_placeholder(dims, o->dtype);
     if (status == GD_OK)
@@ -255,6 +256,7 @@ gd_tensor *gd_placeholder_at(const char *site, gd_shape dims, const gd_placehold
 }
 
 gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variable_options *o) {
+    o = o ? o : GD_VARIABLE_OPTIONS_();
     gd_tensor *y = NULL;
     if (!initial)
         return fail_at(site, gd_fail(GD_E_ARGUMENT, "gd_variable: its initial value is NULL"));

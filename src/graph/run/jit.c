@@ -35,6 +35,7 @@ static gd_status check_jit_options(gd_body fn, const gd_jit_options *o) {
 }
 
 gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_options *o) {
+    o = o ? o : GD_JIT_OPTIONS_();
     gd_status status = check_jit_options(fn, o);
     gd_jit *jit =
         status == GD_OK && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
@@ -56,7 +57,9 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
     return jit;
 }
 
-int gd_jit_traces(const gd_jit *jit) { return jit ? atomic_load(&jit->traces) : 0; }
+int gd_jit_traces(const gd_jit *jit) {
+    return jit ? atomic_load(&jit->traces) : 0;
+}
 
 /* --- the call --------------------------------------------------------------------------------- */
 
@@ -228,6 +231,7 @@ static gd_status call_jit(gd_jit *jit, gd_tensors inputs, int64_t key, gd_tensor
 
 gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
                           const gd_jit_call_options *options) {
+    options = options ? options : GD_JIT_CALL_OPTIONS_();
     gd_tensors results = {NULL, 0};
     if (gd_this_thread.recorded != GD_OK) return gd_list_of_errors(0);
     GD_CALLED_FROM(site);
@@ -261,6 +265,7 @@ static gd_status report_query(const char *site, const char *name, gd_status stat
 
 gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs, gd_plan_memory *memory,
                          const gd_jit_call_options *options) {
+    options = options ? options : GD_JIT_CALL_OPTIONS_();
     if (gd_this_thread.recorded != GD_OK) return gd_this_thread.recorded;
     GD_CALLED_FROM(site);
     gd_plan_memory unread;
@@ -270,6 +275,7 @@ gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs, gd_pl
 
 char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
                           const gd_jit_call_options *options) {
+    options = options ? options : GD_JIT_CALL_OPTIONS_();
     char *text = NULL;
     if (gd_this_thread.recorded != GD_OK) return NULL;
     GD_CALLED_FROM(site);

@@ -41,6 +41,7 @@ static gd_session *fail_session(gd_status status) {
 }
 
 gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_session_options *o) {
+    o = o ? o : GD_SESSION_OPTIONS_();
     GD_CALLED_FROM(site);
     if (!graph) return fail_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: the graph is NULL"));
     if (o->plans < 1 || o->level < 0 || o->level > 2)

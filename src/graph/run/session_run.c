@@ -219,6 +219,7 @@ static gd_status run_session(gd_session *s, gd_tensors feeds, gd_tensors fetches
 
 gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches,
                              const gd_run_options *o) {
+    o = o ? o : GD_RUN_OPTIONS_();
     gd_thread *thread = &gd_this_thread;
     gd_tensor **results = gd_list_new(fetches.count);
     gd_status status = !results ? GD_E_MEMORY : thread->recorded;

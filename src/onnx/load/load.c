@@ -252,6 +252,7 @@ gd_status gd_onnx_load_file(const char *path, bool trainable, gd_graph **out) {
 }
 
 gd_graph *gd_onnx_load_at(const char *site, const char *path, const gd_onnx_load_options *o) {
+    o = o ? o : GD_ONNX_LOAD_OPTIONS_();
     GD_CALLED_FROM(site);
     GD_NO_AUTOCAST;
     gd_graph *graph = NULL;

@@ -114,6 +114,7 @@ static gd_status check_arguments(const module_save *s) {
 
 gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
                                  gd_tensors examples, const gd_onnx_save_module_options *options) {
+    options = options ? options : GD_ONNX_SAVE_MODULE_OPTIONS_();
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     const module_save s = {path, net, examples, options};

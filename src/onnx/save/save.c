@@ -171,6 +171,7 @@ gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors i
 
 gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session,
                           gd_tensors inputs, gd_tensors outputs, const gd_onnx_save_options *o) {
+    o = o ? o : GD_ONNX_SAVE_OPTIONS_();
     if (gd_failed()) return gd_error_status(); /* results after a failure are not saved */
     GD_CALLED_FROM(site);
     return gd_report(site, gd_onnx_save_model(path, session, inputs, outputs, o, NULL));

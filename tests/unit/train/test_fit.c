@@ -318,6 +318,35 @@ CLEAN_TEST(a_validation_split_holds_out_samples) {
           says("gd_dataset_random_split"));
 }
 
+CLEAN_TEST(validation_is_a_loader_or_a_dataset) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_dataset *data = gd_dataset_tensors(x, y);
+    double loss[3];
+    for (int i = 0; i < 3; i++) {
+        gd_seed(3);
+        gd_module *net = make_net();
+        gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
+        gd_loader *loader = gd_loader_new(data);
+        gd_history *h = i == 0   ? gd_fit(net, data, .validation = data, QUIET)
+                        : i == 1 ? gd_fit(net, data, .validation = loader, QUIET)
+                                 : gd_fit(net, data, .validation_tensors = gd_list(x, y), QUIET);
+        CHECK_SAYING(h, "%s", gd_error_message());
+        loss[i] = gd_history_last(h, "val_loss");
+    }
+    CHECK(isfinite(loss[0]) && loss[0] == loss[1] && loss[1] == loss[2]);
+    gd_module *net = make_net();
+    gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy");
+    CHECK(!gd_fit(net, data, .validation = net, QUIET) && says(".validation is a module"));
+    gd_clear_error();
+    CHECK(!gd_fit(net, data, .validation = x, QUIET) && says(".validation is a tensor") &&
+          says(".validation_tensors"));
+    gd_clear_error();
+    CHECK(!gd_fit(net, data, .validation = data, .validation_split = 0.5, QUIET) &&
+          says("2 sources of validation"));
+}
+
 CLEAN_TEST(predictions_equal_the_outputs_of_the_net) {
     GD_SCOPE;
     gd_tensor *x, *y;
