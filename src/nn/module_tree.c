@@ -99,12 +99,14 @@ static gd_tensors list_tensors(const char *site, gd_module *m, const char *what,
         status = gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)g.count);
     g.count = 0;
     if (status == GD_OK) status = gd_module_walk(m, &w);
+    if (status == GD_OK) status = gd_list_hold((gd_tensors){g.list, g.count});
     if (status == GD_OK) return (gd_tensors){g.list, g.count};
     gd_report(site, status);
     return gd_list_of_errors(0);
 }
 
 gd_tensors gd_module_parameters_at(const char *site, gd_module *m, const gd_parameters_options *o) {
+    o = o ? o : GD_PARAMETERS_OPTIONS_();
     return list_tensors(site, m, "gd_module_parameters",
                         (tensor_gathering){.kind = GD_A_PARAMETER, .options = o});
 }

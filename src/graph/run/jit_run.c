@@ -31,6 +31,7 @@ gd_status gd_jit_run(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy,
     gd_free(feeds);
     if (gd_failed() || r.count != fetches.count) return gd_failure();
     for (int64_t i = 0; i < r.count; i++) results[i] = r.at[i];
+    gd_list_drop(r);
     return GD_OK;
 }
 
