@@ -20,11 +20,13 @@
  *
  * Do not leave a scope by longjmp: the cleanup would not run.
  *
- * A tensor that is used after its scope has ended may show the values of another tensor. The
- * environment variable GRADUS_DEBUG=handles finds such mistakes: handles are not reused, and a call
- * with a freed handle fails. The message names the op and line that created the tensor and the
- * scope that freed it. This costs about 300 bytes for each freed tensor. Debug builds of the
- * library and builds with AddressSanitizer always check, for the latest million tensors.
+ * A tensor that is used after its scope has ended may show the values of another tensor; a module,
+ * loader or session may end the program. The environment variable GRADUS_DEBUG=handles finds such
+ * mistakes: handles are not reused, and a call with a freed one fails. The message names the op and
+ * line that created a tensor, or the kind of another object, and the scope that freed it. This
+ * costs about 300 bytes for each freed tensor, and the structs of other objects. Debug builds of
+ * the library and builds with AddressSanitizer always check, for the latest million tensors and
+ * 16,384 other objects.
  */
 #ifndef GRADUS_SCOPE_H
 #define GRADUS_SCOPE_H

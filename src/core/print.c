@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "core/decimal.h"

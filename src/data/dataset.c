@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "dispatch/op.h"
@@ -19,7 +20,7 @@ static void destroy_dataset(gd_object *object) {
     gd_free(d->classes);
     gd_free(d->inner);
     gd_free(d->options);
-    gd_free(d);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class dataset_class = {.name = "dataset", .destroy = destroy_dataset};
@@ -210,18 +211,22 @@ gd_status gd_dataset_define_at(const char *site, const char *record, gd_dataset_
 /* --- samples ---------------------------------------------------------------------------------- */
 
 int64_t gd_dataset_count(const gd_dataset *d) {
+    GD_LIVE(d);
     return d ? d->count : 0;
 }
 
 int64_t gd_dataset_class_count(const gd_dataset *d) {
+    GD_LIVE(d);
     return d ? d->n_classes : 0;
 }
 
 const char *gd_dataset_class_name(const gd_dataset *d, int64_t index) {
+    GD_LIVE(d);
     return d && index >= 0 && index < d->n_classes ? d->classes[index] : NULL;
 }
 
 const char *gd_dataset_sample_name(gd_dataset *d, int64_t index, char *text, size_t size) {
+    GD_LIVE(d);
     if (!text || size == 0) return "";
     if (d && d->rules->name && index >= 0 && index < d->count) d->rules->name(d, index, text, size);
     else snprintf(text, size, "sample %lld", (long long)index);
@@ -270,6 +275,7 @@ gd_status gd_dataset_fetch(const gd_dataset *d, int64_t index, gd_random *random
 
 gd_tensors gd_dataset_get_at(const char *site, gd_dataset *d, int64_t index,
                              const gd_sample_options *options) {
+    GD_LIVE_AT(site, d);
     options = options ? options : GD_SAMPLE_OPTIONS_();
     GD_CALLED_FROM(site);
     gd_sample sample = {.count = 0};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/state_fields.h"
 #include "core/tensor.h"
 #include "core/thread.h"
@@ -21,7 +22,7 @@ static void destroy_loader(gd_object *object) {
     gd_order_end(&l->order);
     gd_release(l->options.sampler);
     gd_release(l->dataset);
-    gd_free(l);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 
@@ -88,6 +89,7 @@ static gd_status make_loader(gd_dataset *dataset, const gd_loader_options *o, gd
 
 gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
                             const gd_loader_options *options) {
+    GD_LIVE_AT(site, dataset);
     options = options ? options : GD_LOADER_OPTIONS_();
     GD_CALLED_FROM(site);
     gd_loader *l = NULL;
@@ -103,18 +105,23 @@ gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
 }
 
 int64_t gd_loader_batches(const gd_loader *l) {
+    GD_LIVE(l);
     return l ? l->batches : 0;
 }
 int gd_loader_targets(const gd_loader *l) {
+    GD_LIVE(l);
     return l ? l->options.targets : 0;
 }
 int gd_loader_weights(const gd_loader *l) {
+    GD_LIVE(l);
     return l ? l->options.weights : 0;
 }
 gd_dataset *gd_loader_dataset(const gd_loader *l) {
+    GD_LIVE(l);
     return l ? l->dataset : NULL;
 }
 int64_t gd_loader_skipped(const gd_loader *l) {
+    GD_LIVE(l);
     return l ? l->skipped : 0;
 }
 
@@ -182,6 +189,7 @@ static gd_status next_batch(gd_loader *l) {
 }
 
 bool gd_loader_next_at(const char *site, gd_loader *l, gd_tensors *batch) {
+    GD_LIVE_AT(site, l);
     GD_CALLED_FROM(site);
     gd_tensors unwanted;
     if (!batch) batch = &unwanted;
@@ -208,12 +216,14 @@ gd_device *gd_loader_set_device(gd_loader *l, gd_device *device) {
 }
 
 void gd_loader_stop(gd_loader *l) {
+    GD_LIVE(l);
     if (l) discard_batches(l);
 }
 
 /* --- position --------------------------------------------------------------------------------- */
 
 gd_loader_position gd_loader_tell(const gd_loader *l) {
+    GD_LIVE(l);
     return l ? l->at : (gd_loader_position){0, 0};
 }
 
@@ -226,6 +236,7 @@ static gd_status check_position(const gd_loader *l, gd_loader_position to) {
 }
 
 gd_status gd_loader_seek_at(const char *site, gd_loader *l, gd_loader_position to) {
+    GD_LIVE_AT(site, l);
     GD_CALLED_FROM(site);
     gd_status status = l ? check_position(l, to) : gd_fail(GD_E_ARGUMENT, "the loader is NULL");
     if (status != GD_OK) gd_error_prefix("gd_loader_seek: ");

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "data/permute.h"
@@ -14,7 +15,7 @@ static void destroy_sampler(gd_object *object) {
     gd_sampler *s = (gd_sampler *)object;
     if (s->rules->close) s->rules->close(s);
     gd_free(s->self);
-    gd_free(s);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class sampler_class = {.name = "sampler", .destroy = destroy_sampler};
@@ -66,6 +67,7 @@ gd_status gd_sampler_column(gd_tensor **column, const char *what) {
 }
 
 gd_status gd_sampler_fits(const gd_sampler *s, int64_t samples) {
+    GD_TRY_LIVE(s, "gd_loader_new");
     if (!s || s->made_for < 0 || s->made_for == samples) return GD_OK;
     return gd_fail(GD_E_ARGUMENT, "the sampler is for %lld samples, and the dataset has %lld",
                    (long long)s->made_for, (long long)samples);

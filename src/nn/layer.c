@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/freed.h"
 #include "core/integer.h"
 #include "gradus/graph.h"
 #include "gradus/ops.h"
@@ -316,6 +317,7 @@ static const void *find_option(gd_module *m, const char *name, const gd_op_attr 
 }
 
 int64_t gd_layer_int(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_op_attr *a;
     const void *field = find_option(m, name, &a);
     return !field                    ? 0
@@ -324,17 +326,20 @@ int64_t gd_layer_int(gd_module *m, const char *name) {
 }
 
 double gd_layer_float(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_op_attr *a;
     return find_option(m, name, &a) ? gd_attr_number(a, m->options).value : 0;
 }
 
 const char *gd_layer_string(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_op_attr *a;
     const void *field = find_option(m, name, &a);
     return field && a->type == GD_ATTR_STRING ? *(const char *const *)field : NULL;
 }
 
 gd_shape gd_layer_dims(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_op_attr *a;
     const void *field = find_option(m, name, &a);
     if (field && a->type == GD_ATTR_SHAPE) return *(const gd_shape *)field;
@@ -342,6 +347,7 @@ gd_shape gd_layer_dims(gd_module *m, const char *name) {
 }
 
 gd_tensor *gd_layer_tensor(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_entry *e = m && name ? gd_module_entry(m, name) : NULL;
     return e && e->kind != GD_A_CHILD ? (gd_tensor *)e->object : NULL;
 }

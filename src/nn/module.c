@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/grow.h"
 #include "gradus/autograd.h"
 #include "graph/build/graph.h"
@@ -25,7 +26,7 @@ static void destroy_module(gd_object *object) {
     gd_free(m->op_options);
     gd_object_release(m->source);
     gd_free(m->self);
-    gd_free(m);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class module_class = {
@@ -69,11 +70,13 @@ gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
 
 /* Programs write to the struct even if the module is NULL: they get scratch memory then. */
 void *gd_module_self(gd_module *m) {
+    GD_LIVE(m);
     if (m) return m->self;
     gd_thread *thread = &gd_this_thread;
     return memset(thread->scratch, 0, sizeof thread->scratch);
 }
 const char *gd_module_type(const gd_module *m) {
+    GD_LIVE(m);
     return m ? m->type : "";
 }
 
@@ -181,6 +184,8 @@ static gd_status check_child(const gd_module *child) {
 
 gd_status gd_module_add_at(const char *site, gd_module *m, const char *name, gd_module *child,
                            void *field) {
+    GD_LIVE_AT(site, m);
+    GD_LIVE_AT(site, child);
     gd_status status = check_child(child);
     if (m && status == GD_OK) status = gd_module_put(m, GD_A_CHILD, name, child, field);
     return report_added(site, m, "gd_module_add", status);
@@ -188,12 +193,14 @@ gd_status gd_module_add_at(const char *site, gd_module *m, const char *name, gd_
 
 gd_status gd_module_add_parameter_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
                                      void *field) {
+    GD_LIVE_AT(site, m);
     return report_added(site, m, "gd_module_add_parameter",
                         m ? gd_module_put_parameter(m, name, t, field) : GD_OK);
 }
 
 gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
                                   void *field) {
+    GD_LIVE_AT(site, m);
     gd_status status = GD_OK;
     if (t && t->kind == GD_FAILED) status = gd_failure();
     else if (t && t->kind != GD_VALUE)

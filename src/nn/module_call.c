@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/grow.h"
 #include "graph/build/graph.h"
 #include "graph/build/shapes_only.h"
@@ -62,6 +63,7 @@ char *gd_module_call_path(char *text, size_t size) {
 
 int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook fn, void *user,
                                 const gd_hook_options *o) {
+    GD_LIVE_AT(site, m);
     o = o ? o : GD_HOOK_OPTIONS_();
     gd_status status = m && fn ? GD_OK
                                : gd_fail(GD_E_ARGUMENT, "gd_module_on_forward: the %s is NULL",
@@ -78,6 +80,7 @@ int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook f
 }
 
 void gd_module_unhook(gd_module *m, int64_t number) {
+    GD_LIVE(m);
     for (int i = 0; m && i < m->n_hooks; i++)
         if (m->hooks[i].number == number) {
             memmove(&m->hooks[i], &m->hooks[i + 1], (size_t)(--m->n_hooks - i) * sizeof *m->hooks);
@@ -217,11 +220,13 @@ static bool passes_errors(gd_module *m, gd_tensors in, const char *what) {
 }
 
 gd_tensors gd_module_call_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     return passes_errors(m, in, "gd_module_call") ? gd_list_of_errors(0) : gd_module_run(m, in);
 }
 
 gd_tensor *gd_module_forward_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     if (passes_errors(m, in, "gd_module_forward")) return &gd_error_tensor;
     gd_scope *scope = gd_scope_open();
@@ -233,6 +238,7 @@ gd_tensor *gd_module_forward_at(const char *site, gd_module *m, gd_tensors in) {
 }
 
 bool gd_module_is_training(gd_module *m) {
+    GD_LIVE(m);
     const gd_module_frame *f = gd_this_thread.module_frame;
     if (!m && f) m = f->module;
     return m ? gd_layer_is_training(m) : false;

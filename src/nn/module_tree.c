@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/map.h"
 #include "gradus/autograd.h"
 #include "nn/module.h"
@@ -106,12 +107,14 @@ static gd_tensors list_tensors(const char *site, gd_module *m, const char *what,
 }
 
 gd_tensors gd_module_parameters_at(const char *site, gd_module *m, const gd_parameters_options *o) {
+    GD_LIVE_AT(site, m);
     o = o ? o : GD_PARAMETERS_OPTIONS_();
     return list_tensors(site, m, "gd_module_parameters",
                         (tensor_gathering){.kind = GD_A_PARAMETER, .options = o});
 }
 
 gd_tensors gd_module_buffers_at(const char *site, gd_module *m) {
+    GD_LIVE_AT(site, m);
     return list_tensors(site, m, "gd_module_buffers", (tensor_gathering){.kind = GD_A_BUFFER});
 }
 
@@ -123,6 +126,7 @@ static gd_status add_count(gd_walk *w, gd_module *holder, gd_entry *e) {
 }
 
 int64_t gd_module_parameter_count(gd_module *m) {
+    GD_LIVE(m);
     int64_t count = 0;
     gd_module_walk(m, &(gd_walk){.tensor = add_count, .user = &count});
     return count;
@@ -189,12 +193,14 @@ static gd_status find_tensor(gd_module *m, const char *path, const char *what, g
 }
 
 gd_tensor *gd_module_tensor_at(const char *site, gd_module *m, const char *path) {
+    GD_LIVE_AT(site, m);
     gd_tensor *t = NULL;
     gd_report(site, find_tensor(m, path, "gd_module_tensor", &t));
     return t;
 }
 
 gd_tensor *gd_module_grad_at(const char *site, gd_module *m, const char *path) {
+    GD_LIVE_AT(site, m);
     gd_tensor *t = NULL;
     return gd_report(site, find_tensor(m, path, "gd_module_grad", &t)) == GD_OK ? gd_tensor_grad(t)
                                                                                 : NULL;
@@ -209,6 +215,7 @@ static gd_status find_module(gd_module *m, const char *path, gd_module **found) 
 }
 
 gd_module *gd_module_find_at(const char *site, gd_module *m, const char *path) {
+    GD_LIVE_AT(site, m);
     gd_module *found = NULL;
     gd_report(site, find_module(m, path, &found));
     return found;
@@ -240,16 +247,20 @@ static gd_status replace_child(gd_module *m, const char *path, gd_module *child)
 }
 
 gd_status gd_module_replace_at(const char *site, gd_module *m, const char *path, gd_module *child) {
+    GD_LIVE_AT(site, m);
+    GD_LIVE_AT(site, child);
     return gd_report(site, replace_child(m, path, child));
 }
 
 int gd_module_count(const gd_module *m) {
+    GD_LIVE(m);
     int n = 0;
     for (int i = 0; m && i < m->count; i++) n += m->entries[i].kind == GD_A_CHILD;
     return n;
 }
 
 gd_module *gd_module_at(gd_module *m, int index) {
+    GD_LIVE(m);
     for (int i = 0; m && i < m->count; i++)
         if (m->entries[i].kind == GD_A_CHILD && index-- == 0)
             return (gd_module *)m->entries[i].object;
@@ -273,6 +284,7 @@ static gd_status compare_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
 }
 
 const char *gd_module_name_of(gd_module *m, const gd_tensor *t, char *text, size_t size) {
+    GD_LIVE(m);
     name_search n = {t, text, size, false};
     if (!text || size == 0 || !t || !m) return NULL;
     gd_module_walk(m, &(gd_walk){.tensor = compare_tensor, .user = &n});
@@ -293,6 +305,7 @@ static gd_status apply_one(gd_walk *w, gd_module *m) {
 }
 
 gd_status gd_module_apply_at(const char *site, gd_module *m, gd_module_fn fn, void *user) {
+    GD_LIVE_AT(site, m);
     if (!m || !fn)
         return gd_report(site, !m && gd_failed()
                                    ? gd_failure()

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/grow.h"
 #include "core/names.h"
 #include "gradus/ops.h"
@@ -193,6 +194,8 @@ static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const
 
 gd_status gd_net_add_at(const char *site, gd_module *m, const char *name, gd_module *layer,
                         const char *reads, const char *gives) {
+    GD_LIVE_AT(site, m);
+    GD_LIVE_AT(site, layer);
     return gd_report(site, add_row(m, name, layer, reads, gives));
 }
 

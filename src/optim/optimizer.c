@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "dispatch/call.h"
 #include "dispatch/intern.h"
@@ -31,7 +32,7 @@ static void destroy_optimizer(gd_object *object) {
     gd_optimizer *o = (gd_optimizer *)object;
     for (int i = 0; i < o->n_groups; i++) free_group(&o->groups[i]);
     gd_free(o->groups);
-    gd_free(o);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class optimizer_class = {
@@ -159,6 +160,7 @@ static gd_status add_options_group(gd_optimizer *o, gd_tensors parameters,
 
 gd_status gd_optimizer_add_at(const char *site, gd_optimizer *o, gd_tensors parameters,
                               const gd_group_options *options) {
+    GD_LIVE_AT(site, o);
     GD_CALLED_FROM(site);
     const gd_group_options none = gd_group_defaults();
     return gd_report(site, add_options_group(o, parameters, options ? options : &none));
@@ -183,15 +185,18 @@ static gd_status add_text_group(gd_optimizer *o, gd_tensors parameters, const ch
 
 gd_status gd_optimizer_add_text_at(const char *site, gd_optimizer *o, gd_tensors parameters,
                                    const char *options) {
+    GD_LIVE_AT(site, o);
     GD_CALLED_FROM(site);
     return gd_report(site, add_text_group(o, parameters, options));
 }
 
 int gd_optimizer_group_count(const gd_optimizer *o) {
+    GD_LIVE(o);
     return o ? o->n_groups : 0;
 }
 
 void gd_optimizer_zero_grad(gd_optimizer *o) {
+    GD_LIVE(o);
     for (int g = 0; o && !o->in_graph && g < o->n_groups; g++)
         for (int k = 0; k < o->groups[g].n_parts; k++)
             for (int i = 0; i < o->groups[g].parts[k].count; i++)
@@ -209,6 +214,7 @@ static gd_status find_group(const gd_optimizer *o, int group, const char *what) 
 }
 
 gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *o, const gd_group_number *number) {
+    GD_LIVE_AT(site, o);
     number = number ? number : GD_GROUP_NUMBER_();
     GD_CALLED_FROM(site);
     gd_status status = find_group(o, number->group, "gd_optimizer_lr");
@@ -256,6 +262,7 @@ static gd_status set_lr(gd_optimizer *o, int group, double lr) {
 
 gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *o, double lr,
                                  const gd_group_number *number) {
+    GD_LIVE_AT(site, o);
     number = number ? number : GD_GROUP_NUMBER_();
     GD_CALLED_FROM(site);
     return gd_report(site, set_lr(o, number->group, lr));

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/map.h"
 #include "optim/optimizer.h"
 
@@ -209,6 +210,7 @@ static gd_status set_factors(gd_optimizer *o, const gd_tensor *p, gd_factors fac
 
 gd_status gd_optimizer_set_factors_at(const char *site, gd_optimizer *o, gd_tensor *parameter,
                                       const gd_factors *factors) {
+    GD_LIVE_AT(site, o);
     factors = factors ? factors : GD_FACTORS_();
     GD_CALLED_FROM(site);
     return gd_report(site, set_factors(o, parameter, *factors));

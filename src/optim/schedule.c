@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "dispatch/call.h"
 #include "dispatch/intern.h"
@@ -15,7 +16,7 @@ static void destroy_schedule(gd_object *object) {
     gd_release(s->step);
     gd_release(s->optimizer);
     gd_free(s->options);
-    gd_free(s);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class schedule_class = {
@@ -171,6 +172,12 @@ static gd_status make_schedule(const gd_maker *maker, gd_optimizer *optimizer, v
 
 gd_schedule *gd_schedule_make(const char *site, const gd_maker *maker, gd_optimizer *optimizer,
                               const void *options) {
+    if (gd_is_freed_object(optimizer)) {
+        char name[80];
+        snprintf(name, sizeof name, "gd_lr_%s", maker->record.name);
+        gd_report_freed(site, optimizer, name);
+        return NULL;
+    }
     GD_CALLED_FROM(site);
     void *own;
     gd_schedule *s = NULL;
@@ -182,6 +189,7 @@ gd_schedule *gd_schedule_make(const char *site, const gd_maker *maker, gd_optimi
 
 gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer *optimizer,
                                 const char *options) {
+    GD_LIVE_AT(site, optimizer);
     GD_CALLED_FROM(site);
     const gd_maker *maker;
     void *own;
@@ -213,6 +221,7 @@ static gd_status take_step(gd_schedule *s) {
 }
 
 gd_status gd_schedule_step_at(const char *site, gd_schedule *s) {
+    GD_LIVE_AT(site, s);
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     return gd_report(site, take_step(s));

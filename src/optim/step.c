@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "gradus/session.h"
 #include "dispatch/autocast.h"
@@ -196,6 +197,7 @@ static gd_status take_step(gd_optimizer *o) {
 }
 
 gd_status gd_optimizer_step_at(const char *site, gd_optimizer *o) {
+    GD_LIVE_AT(site, o);
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     GD_NO_AUTOCAST;
@@ -279,6 +281,7 @@ static const char *check_minimize(const gd_optimizer *o, const gd_tensor *loss,
 
 gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss,
                           const gd_minimize_options *options) {
+    GD_LIVE_AT(site, o);
     options = options ? options : GD_MINIMIZE_OPTIONS_();
     if (loss && loss->kind == GD_FAILED) return loss;
     GD_CALLED_FROM(site); /* also for the nodes that it adds */

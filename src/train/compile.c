@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/ascii.h"
+#include "core/freed.h"
 #include "nn/layer.h"
 #include "optim/schedule.h"
 #include "train/training.h"
@@ -269,6 +270,8 @@ static bool is_default(const char *optimizer) {
 }
 
 static gd_status check_together(const gd_compile_options *o) {
+    GD_TRY_LIVE(o->optimizer_object, "gd_compile");
+    GD_TRY_LIVE(o->schedule_object, "gd_compile");
     if (o->optimizer_object && o->optimizer && !is_default(o->optimizer))
         return gd_fail(GD_E_ARGUMENT,
                        "there is an .optimizer and an .optimizer_object; give one of them");
@@ -367,6 +370,7 @@ static gd_status read_options(gd_training *t, gd_module *net, const gd_compile_o
     t->loss_user = o->loss_user;
     if (o->metrics) GD_TRY(make_metrics(t, o->metrics));
     for (int64_t i = 0; i < o->metric_objects.count; i++) {
+        GD_TRY_LIVE(o->metric_objects.at[i], "gd_compile");
         if (!o->metric_objects.at[i])
             return gd_fail(GD_E_ARGUMENT, "metric %lld is NULL", (long long)i);
         GD_TRY(add_metric(t, o->metric_objects.at[i]));
@@ -396,6 +400,7 @@ static gd_status compile_net(gd_module *net, const gd_compile_options *o) {
 }
 
 gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options) {
+    GD_LIVE_AT(site, net);
     options = options ? options : GD_COMPILE_OPTIONS_();
     GD_CALLED_FROM(site);
     const gd_status status = compile_net(net, options);
@@ -404,16 +409,19 @@ gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_optio
 }
 
 gd_optimizer *gd_compiled_optimizer(gd_module *net) {
+    GD_LIVE(net);
     gd_training *t = gd_training_of(net);
     return t ? t->optimizer : NULL;
 }
 
 gd_schedule *gd_compiled_schedule(gd_module *net) {
+    GD_LIVE(net);
     gd_training *t = gd_training_of(net);
     return t ? t->schedule : NULL;
 }
 
 gd_metric *gd_compiled_metric(gd_module *net, int index) {
+    GD_LIVE(net);
     gd_training *t = gd_training_of(net);
     return t && index >= 0 && index < t->n_metrics ? t->metrics[index] : NULL;
 }

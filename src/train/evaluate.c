@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/autograd.h"
 #include "train/loss.h"
 #include "train/run.h"
@@ -177,6 +178,7 @@ static gd_status begin_evaluation(gd_module *net, gd_fit_data data, const gd_eva
 
 gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
                            const gd_evaluate_options *options) {
+    GD_LIVE_AT(site, net);
     options = options ? options : GD_EVALUATE_OPTIONS_();
     if (gd_failed()) return NULL;
     GD_CALLED_FROM(site);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "data/dataset.h"
@@ -199,6 +200,7 @@ static gd_status check_options(const gd_fit_options *o) {
                        ".validation_tensors, .validation_split",
                        validations);
     for (int64_t i = 0; i < o->callbacks.count; i++) {
+        GD_TRY_LIVE(o->callbacks.at[i], "gd_fit");
         if (!o->callbacks.at[i])
             return gd_failed()
                        ? gd_failure()
@@ -210,6 +212,7 @@ static gd_status check_options(const gd_fit_options *o) {
 /* .validation is a loader or a dataset. */
 static gd_status find_validation(const void *object, gd_fit_data *data) {
     if (!object) return GD_OK;
+    GD_TRY_LIVE(object, "gd_fit");
     if (gd_is_loader(object)) data->loader = (gd_loader *)(uintptr_t)object;
     else if (gd_is_dataset(object)) data->dataset = (gd_dataset *)(uintptr_t)object;
     else
@@ -440,6 +443,7 @@ static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options 
 
 gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
                       const gd_fit_options *options) {
+    GD_LIVE_AT(site, net);
     options = options ? options : GD_FIT_OPTIONS_();
     if (gd_failed()) return NULL;
     GD_CALLED_FROM(site);

@@ -1,6 +1,7 @@
 /* predict.c - gd_predict: runs a net over a dataset and returns all outputs in one tensor. */
 #include <string.h>
 
+#include "core/freed.h"
 #include "gradus/autocast.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
@@ -108,6 +109,7 @@ static gd_status predict_data(prediction *p, gd_module *net, gd_fit_data data,
 
 gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
                          const gd_evaluate_options *options) {
+    GD_LIVE_AT(site, net);
     options = options ? options : GD_EVALUATE_OPTIONS_();
     if (gd_failed()) return &gd_error_tensor;
     GD_CALLED_FROM(site);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/grow.h"
 
 /* --- the object ------------------------------------------------------------------------------- */
@@ -43,7 +44,7 @@ static void graph_destroy(gd_object *object) {
     gd_names_free(&graph->names);
     gd_free(graph->nodes);
     gd_free(graph->variables);
-    gd_free(graph);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class graph_class = {.name = "graph", .destroy = graph_destroy};
@@ -277,6 +278,7 @@ gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variabl
 /* --- lookup ----------------------------------------------------------------------------------- */
 
 gd_tensors gd_graph_variables(gd_graph *graph) {
+    GD_LIVE(graph);
     int n = 0;
     for (int i = 0; graph && i < graph->n_variables; i++)
         n += graph->variables[i]->origin->trainable;
@@ -292,6 +294,7 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
 }
 
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
+    GD_LIVE(graph);
     if (!graph || !name) return NULL;
     gd_tensor *symbol = gd_names_find(&graph->symbols, name);
     if (symbol) {

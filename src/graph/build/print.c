@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/freed.h"
 #include "graph/build/graph.h"
 #include "graph/build/options.h"
 #include "dispatch/subgraph.h"
@@ -23,7 +24,8 @@ static const char *node_kind_text(const gd_node *node) {
     }
 }
 
-/* Prints an input as "matmul_2", "split_3:1", a name that the program gave, or "value f32[2,3]" for a captured tensor. */
+/* Prints an input as "matmul_2", "split_3:1", a name that the program gave, or "value f32[2,3]" for
+ * a captured tensor. */
 static void print_input(FILE *out, const gd_slot *slot) {
     char dims[128], name[256];
     if (!slot->present) fputs("-", out);
@@ -133,10 +135,12 @@ static char *print_all(gd_graph *graph, const char *head, void (*print)(FILE *, 
 }
 
 char *gd_graph_text(gd_graph *graph) {
+    GD_LIVE(graph);
     return print_all(graph, "", print_top, "");
 }
 
 char *gd_graph_dot(gd_graph *graph) {
+    GD_LIVE(graph);
     return print_all(graph, "digraph graph_ {\n  rankdir=BT;\n  node [fontname=\"sans-serif\"];\n",
                      print_dot_node, "}\n");
 }

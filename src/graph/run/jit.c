@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 
 /* --- objects ---------------------------------------------------------------------------------- */
@@ -20,7 +21,7 @@ static void jit_destroy(gd_object *object) {
         jit->first = t->next;
         gd_jit_trace_release(t);
     }
-    gd_free(jit);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class jit_class = {.name = "jit", .destroy = jit_destroy};
@@ -58,6 +59,7 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
 }
 
 int gd_jit_traces(const gd_jit *jit) {
+    GD_LIVE(jit);
     return jit ? atomic_load(&jit->traces) : 0;
 }
 
@@ -231,6 +233,7 @@ static gd_status call_jit(gd_jit *jit, gd_tensors inputs, int64_t key, gd_tensor
 
 gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
                           const gd_jit_call_options *options) {
+    GD_LIVE_AT(site, jit);
     options = options ? options : GD_JIT_CALL_OPTIONS_();
     gd_tensors results = {NULL, 0};
     if (gd_this_thread.recorded != GD_OK) return gd_list_of_errors(0);
@@ -265,6 +268,7 @@ static gd_status report_query(const char *site, const char *name, gd_status stat
 
 gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs, gd_plan_memory *memory,
                          const gd_jit_call_options *options) {
+    GD_LIVE_AT(site, jit);
     options = options ? options : GD_JIT_CALL_OPTIONS_();
     if (gd_this_thread.recorded != GD_OK) return gd_this_thread.recorded;
     GD_CALLED_FROM(site);
@@ -275,6 +279,7 @@ gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs, gd_pl
 
 char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
                           const gd_jit_call_options *options) {
+    GD_LIVE_AT(site, jit);
     options = options ? options : GD_JIT_CALL_OPTIONS_();
     char *text = NULL;
     if (gd_this_thread.recorded != GD_OK) return NULL;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "graph/run/control_step.h"
 #include "graph/run/session.h"
 
@@ -239,6 +240,7 @@ static void get_plan_memory(const gd_cached_plan *c, void *arg) {
 
 gd_status gd_session_plan_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches,
                              gd_plan_memory *memory) {
+    GD_LIVE_AT(site, s);
     GD_CALLED_FROM(site);
     gd_status status = query_plan(s, feeds, fetches, get_plan_memory, memory);
     if (status != GD_OK) {
@@ -259,6 +261,7 @@ static void get_plan_text(const gd_cached_plan *c, void *arg) {
 
 char *gd_session_plan_text_at(const char *site, gd_session *s, gd_tensors feeds,
                               gd_tensors fetches) {
+    GD_LIVE_AT(site, s);
     GD_CALLED_FROM(site);
     char *text = NULL;
     gd_status status = query_plan(s, feeds, fetches, get_plan_text, &text);

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/freed.h"
 #include "graph/run/evaluate.h"
 #include "graph/run/session.h"
 #include "gradus/ops.h"
@@ -219,6 +220,7 @@ static gd_status run_session(gd_session *s, gd_tensors feeds, gd_tensors fetches
 
 gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches,
                              const gd_run_options *o) {
+    GD_LIVE_AT(site, s);
     o = o ? o : GD_RUN_OPTIONS_();
     gd_thread *thread = &gd_this_thread;
     gd_tensor **results = gd_list_new(fetches.count);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "nn/saved_modes.h"
 #include "onnx/save/save.h"
@@ -114,6 +115,7 @@ static gd_status check_arguments(const module_save *s) {
 
 gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
                                  gd_tensors examples, const gd_onnx_save_module_options *options) {
+    GD_LIVE_AT(site, net);
     options = options ? options : GD_ONNX_SAVE_MODULE_OPTIONS_();
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 
 /* --- inputs and outputs ----------------------------------------------------------------------- */
@@ -171,6 +172,7 @@ gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors i
 
 gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session,
                           gd_tensors inputs, gd_tensors outputs, const gd_onnx_save_options *o) {
+    GD_LIVE_AT(site, session);
     o = o ? o : GD_ONNX_SAVE_OPTIONS_();
     if (gd_failed()) return gd_error_status(); /* results after a failure are not saved */
     GD_CALLED_FROM(site);
