@@ -3,11 +3,12 @@
  *     gd_tensor *y = gd_mul(x, 0.5);              // numbers in C ...
  *     gd_tensor *z = gd_where(gd_gt(x, 0), x, 1); // ... where these ops take tensors
  *
- * A number takes its dtype from the tensors of the call, as in NumPy and PyTorch: it is converted to
- * their promoted dtype, unless it is of a higher kind (bool < integer < float). So x * 0.5 is f16 if
- * x is f16, and x + 1 is i64 if x is i64. 0.5 is f32 where the tensors are integers, and 1 is i64
- * where they are bools. The condition of gd_where has no influence. An integer that the dtype cannot
- * hold is an error. Without any tensor the results are those of tensors of rank 0: i64 or f32.
+ * A number takes its dtype from the tensors of the call, as in NumPy and PyTorch: it is converted
+ * to their promoted dtype, unless it is of a higher kind (bool < integer < float). So x * 0.5 is
+ * f16 if x is f16, and x + 1 is i64 if x is i64. 0.5 is f32 where the tensors are integers, and 1 is
+ * i64 where they are bools. The condition of gd_where has no influence. An integer that the dtype
+ * cannot hold is an error. Without any tensor the results are those of tensors of rank 0: i64 or
+ * f32.
  *
  * In a graph a number is a constant.
  */
@@ -103,6 +104,8 @@ static inline gd_operand gd_operand_real_(double x) {
 /* clang-format off */
 #define GD_IS_TENSOR_(x) _Generic((x), gd_tensor *: 1, void *: 1, default: 0)
 #define GD_TENSOR_(x)    _Generic((x), gd_tensor *: (x), void *: (x), default: (gd_tensor *)0)
+/* An error here: what an op writes in place is no gd_tensor *. */
+#define GD_WRITTEN_(x)   _Generic((x), gd_tensor *: (x), void *: (x))
 /* An error here: an operand is neither a gd_tensor * nor a number. */
 #define GD_OPERAND_(x)                                                                          \
     _Generic((x), gd_tensor *: gd_operand_tensor_, void *: gd_operand_tensor_,                  \
@@ -138,13 +141,13 @@ static inline gd_operand gd_operand_real_(double x) {
             GD_AS_(gd_t_##n, gd_c_##n) GD_UNPACK_ rest);                                           \
     })
 #define GD_OPERANDS_INPLACE_(op, n, written, b, rest) GD_OPERANDS_INPLACE__(op, n, written, b, rest)
-#define GD_OPERANDS_INPLACE__(op, n, written, b, rest)                      \
-    __extension__({                                                         \
-        gd_tensor *gd_a_##n = written;                                      \
-        __auto_type gd_b_##n = b;                                           \
-        enum { gd_t_##n = GD_IS_TENSOR_(gd_b_##n) };                        \
-        __builtin_choose_expr(gd_t_##n, op##_at, op##_numbers_at)(          \
-            GD_HERE, gd_a_##n, GD_AS_(gd_t_##n, gd_b_##n) GD_UNPACK_ rest); \
+#define GD_OPERANDS_INPLACE__(op, n, written, b, rest)                                   \
+    __extension__({                                                                      \
+        __auto_type gd_a_##n = written;                                                  \
+        __auto_type gd_b_##n = b;                                                        \
+        enum { gd_t_##n = GD_IS_TENSOR_(gd_b_##n) };                                     \
+        __builtin_choose_expr(gd_t_##n, op##_at, op##_numbers_at)(                       \
+            GD_HERE, GD_WRITTEN_(gd_a_##n), GD_AS_(gd_t_##n, gd_b_##n) GD_UNPACK_ rest); \
     })
 
 #endif

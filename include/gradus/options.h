@@ -77,29 +77,30 @@ typedef struct __attribute__((designated_init)) gd_options_are_given_by_name {
     (&(type){GD_UNPACK_ defaults, GD_UNPACK_ fields, .by_name_.first_ = 0, __VA_ARGS__})
 /* Besides, a number or a pointer of another type for a pointer is an error, not a warning: it would
  * be read as something else. Discarded qualifiers remain a warning. */
+/* clang-format off */
 #if defined(__clang__)
-#define GD_QUIET_                                                                           \
-    _Pragma("clang diagnostic push")                                                        \
-        _Pragma("clang diagnostic ignored \"-Winitializer-overrides\"")                     \
-            _Pragma("clang diagnostic ignored \"-Wmissing-braces\"")                        \
-                _Pragma("clang diagnostic ignored \"-Wmissing-field-initializers\"")        \
-                    _Pragma("clang diagnostic error \"-Wint-conversion\"")                  \
-                        _Pragma("clang diagnostic error \"-Wincompatible-pointer-types\"")  \
-                            _Pragma("clang diagnostic ignored "                             \
-                                    "\"-Wincompatible-pointer-types-discards-qualifiers\"") \
-                                _Pragma("clang diagnostic warning "                         \
-                                        "\"-Wincompatible-pointer-types-discards-qualifiers\"")
+#define GD_QUIET_                                                                                \
+    _Pragma("clang diagnostic push")                                                             \
+    _Pragma("clang diagnostic ignored \"-Winitializer-overrides\"")                              \
+    _Pragma("clang diagnostic ignored \"-Wmissing-braces\"")                                     \
+    _Pragma("clang diagnostic ignored \"-Wmissing-field-initializers\"")                         \
+    _Pragma("clang diagnostic error \"-Wint-conversion\"")                                       \
+    _Pragma("clang diagnostic error \"-Wincompatible-pointer-types\"")                           \
+    _Pragma("clang diagnostic ignored \"-Wincompatible-pointer-types-discards-qualifiers\"")     \
+    _Pragma("clang diagnostic warning \"-Wincompatible-pointer-types-discards-qualifiers\"")
 #define GD_LOUD_ _Pragma("clang diagnostic pop")
 #else
-#define GD_QUIET_                                                                        \
-    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"") \
-        _Pragma("GCC diagnostic ignored \"-Wmissing-braces\"")                           \
-            _Pragma("GCC diagnostic ignored \"-Wmissing-field-initializers\"")           \
-                _Pragma("GCC diagnostic error \"-Wdesignated-init\"")                    \
-                    _Pragma("GCC diagnostic error \"-Wint-conversion\"")                 \
-                        _Pragma("GCC diagnostic error \"-Wincompatible-pointer-types\"")
+#define GD_QUIET_                                                                                \
+    _Pragma("GCC diagnostic push")                                                               \
+    _Pragma("GCC diagnostic ignored \"-Woverride-init\"")                                        \
+    _Pragma("GCC diagnostic ignored \"-Wmissing-braces\"")                                       \
+    _Pragma("GCC diagnostic ignored \"-Wmissing-field-initializers\"")                           \
+    _Pragma("GCC diagnostic error \"-Wdesignated-init\"")                                        \
+    _Pragma("GCC diagnostic error \"-Wint-conversion\"")                                         \
+    _Pragma("GCC diagnostic error \"-Wincompatible-pointer-types\"")
 #define GD_LOUD_ _Pragma("GCC diagnostic pop")
 #endif
+/* clang-format on */
 #define GD_WITH_OPTIONS_(...)  \
     __extension__({            \
         GD_QUIET_ __VA_ARGS__; \

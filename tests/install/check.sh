@@ -140,7 +140,7 @@ mistakes() {
     done
     # the messages name the mistake
     # shellcheck disable=SC2046,SC2086
-    for word in 1:options_are_given_by_name 14:"$3"; do
+    for word in "1:$3" "14:$4"; do
         "$compiler" $2 -DMISTAKE="${word%%:*}" -fsyntax-only "$here/mistakes.c" $(pc --cflags) 2>log || true
         grep -q "${word#*:}" log || { cat log; fail "no '${word#*:}' in the messages"; }
     done
@@ -233,10 +233,10 @@ soname | symbols | pkgconfig | static) "$what" ;;
 static-all) static_all ;;
 pedantic-gcc) pedantic gcc "" ;;
 pedantic-clang) pedantic clang -Wno-gnu-zero-variadic-macro-arguments ;;
-mistakes-gcc) mistakes gcc -std=gnu11 _Generic ;;
-mistakes-clang) mistakes clang -std=gnu11 _Generic ;;
-mistakes-g++) mistakes g++ "-std=c++20 -x c++" "a gd_tensor \* or a number" ;;
-mistakes-clang++) mistakes clang++ "-std=c++20 -x c++" "a gd_tensor \* or a number" ;;
+mistakes-gcc) mistakes gcc -std=gnu11 "positional initialization" _Generic ;;
+mistakes-clang) mistakes clang -std=gnu11 options_are_given_by_name "controlling expression" ;;
+mistakes-g++) mistakes g++ "-std=c++20 -x c++" options_are_given_by_name "a gd_tensor \* or a number" ;;
+mistakes-clang++) mistakes clang++ "-std=c++20 -x c++" options_are_given_by_name "a gd_tensor \* or a number" ;;
 cmake) cmake_package ;;
 backend) backend ;;
 no-build-paths) no_build_paths ;;

@@ -5,7 +5,7 @@
 void calls(gd_tensor *x, double real, const void *fixed);
 void calls(gd_tensor *x, double real, const void *fixed) {
     GD_SCOPE;
-    (void)real, (void)fixed;
+    (void)x, (void)real, (void)fixed;
 #if WARNING == 0
     gd_topk(x, 2, .axis = 1);
 #elif WARNING == 1
