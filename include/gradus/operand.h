@@ -5,10 +5,10 @@
  *
  * A number takes its dtype from the tensors of the call, as in NumPy and PyTorch: it is converted
  * to their promoted dtype, unless it is of a higher kind (bool < integer < float). So x * 0.5 is
- * f16 if x is f16, and x + 1 is i64 if x is i64. 0.5 is f32 where the tensors are integers, and 1 is
- * i64 where they are bools. The condition of gd_where has no influence. An integer that the dtype
- * cannot hold is an error. Without any tensor the results are those of tensors of rank 0: i64 or
- * f32.
+ * f16 if x is f16, and x + 1 is i64 if x is i64. 0.5 is f32 where the tensors are integers, and 1
+ * is i64 where they are bools. The condition of gd_where has no influence. An integer that the
+ * dtype cannot hold is an error. Without any tensor the results are those of tensors of rank 0: i64
+ * or f32.
  *
  * In a graph a number is a constant.
  */
