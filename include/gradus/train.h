@@ -170,13 +170,13 @@ typedef struct gd_fit_options {
     bool interrupt GD_DEFAULT_(true);
     bool jit GD_DEFAULT_(true); /* false: trains eagerly */
 } gd_fit_options;
-#define GD_FIT_OPTIONS_(...)                                                                    \
-    GD_OPTIONS_(gd_fit_options,                                                                 \
-                (.epochs = 0, .max_steps = 0, .validation = NULL,   \
-                 .validation_tensors = {NULL, 0}, .validation_split = 0, .class_weights = NULL, \
-                 .callbacks = {NULL, 0}, .resume = NULL, .step = NULL, .step_user = NULL,       \
-                 .batch = 32, .shuffle = true, .workers = 0, .seed = 0,                         \
-                 .progress = GD_PROGRESS_AUTO, .interrupt = true, .jit = true),                 \
+#define GD_FIT_OPTIONS_(...)                                                                       \
+    GD_OPTIONS_(gd_fit_options,                                                                    \
+                (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_tensors = {NULL, 0}, \
+                 .validation_split = 0, .class_weights = NULL, .callbacks = {NULL, 0},             \
+                 .resume = NULL, .step = NULL, .step_user = NULL, .batch = 32, .shuffle = true,    \
+                 .workers = 0, .seed = 0, .progress = GD_PROGRESS_AUTO, .interrupt = true,         \
+                 .jit = true),                                                                     \
                 __VA_ARGS__)
 
 /* Trains and returns the history, one row for each epoch. While a failure is recorded, it does

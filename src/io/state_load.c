@@ -145,8 +145,7 @@ gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts pa
                             : gd_fail(GD_E_ARGUMENT, "the path is NULL");
     if (status == GD_OK) status = gd_check_parts(parts);
     if (status == GD_OK) status = open_source(&o);
-    if (status == GD_OK)
-        status = gd_loading_load(&o.source, parts, options->partial);
+    if (status == GD_OK) status = gd_loading_load(&o.source, parts, options->partial);
     close_source(&o);
     if (status != GD_OK) gd_error_prefix("gd_load_state: ");
     return gd_report(site, status);
