@@ -26,10 +26,8 @@
 #ifdef __cplusplus
 
 /* The first field of options. In C++ an option without a name would initialize it. */
-class gd_options_are_given_by_name {
+struct gd_options_are_given_by_name {
     char first_, next_;
-
-  public:
     constexpr gd_options_are_given_by_name() : first_(0), next_(0) {}
     template <typename T> gd_options_are_given_by_name(T) = delete;
 };
