@@ -13,7 +13,7 @@ bool gd_handles_checked;
 
 /* Under AddressSanitizer and in debug builds at most this many handles are kept, so that long
  * programs do not run out of memory. GRADUS_DEBUG=handles keeps all. */
-enum { MOST_KEPT = 1 << 20 };
+enum { MAX_KEPT = 1 << 20 };
 
 static struct {
     gd_tensor *first, *last;
@@ -48,7 +48,7 @@ static void keep_handle(gd_tensor *t) {
     if (kept.last) kept.last->next_free = t;
     else kept.first = t;
     kept.last = t;
-    if (!kept.all && ++kept.count > MOST_KEPT) {
+    if (!kept.all && ++kept.count > MAX_KEPT) {
         oldest = kept.first;
         kept.first = oldest->next_free;
         kept.count--;
@@ -107,8 +107,8 @@ const gd_class gd_freed_class = {.name = "freed object", .destroy = destroy_free
 static struct {
     freed_object *first, *last;
     int64_t count;
-} kept_objects; /* protected by `lock`; at most MOST_OBJECTS, unless all are kept */
-enum { MOST_OBJECTS = 1 << 14 };
+} kept_objects; /* protected by `lock`; at most MAX_OBJECTS, unless all are kept */
+enum { MAX_OBJECTS = 1 << 14 };
 
 void gd_object_free(gd_object *object) {
     if (!gd_handles_checked) {
@@ -123,7 +123,7 @@ void gd_object_free(gd_object *object) {
     if (kept_objects.last) kept_objects.last->next = f;
     else kept_objects.first = f;
     kept_objects.last = f;
-    if (!kept.all && ++kept_objects.count > MOST_OBJECTS) {
+    if (!kept.all && ++kept_objects.count > MAX_OBJECTS) {
         oldest = kept_objects.first;
         kept_objects.first = oldest->next;
         kept_objects.count--;

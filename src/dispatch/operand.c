@@ -5,7 +5,7 @@
 #include "dispatch/body.h"
 #include "dispatch/infer.h"
 
-enum { MOST_OPERANDS = 8 };
+enum { MAX_OPERANDS = 8 };
 
 static bool is_number(const gd_operand *o) { return !o->tensor && o->kind != GD_DTYPE_NONE; }
 
@@ -16,7 +16,7 @@ static int kind_of(gd_dtype dtype) {
 /* The promoted dtype of the tensors that decide; without any, the dtype of a number of the highest
  * kind. */
 static gd_dtype deciding_dtype(int n, gd_operand *const *operands, unsigned deciding) {
-    gd_tensor *tensors[MOST_OPERANDS];
+    gd_tensor *tensors[MAX_OPERANDS];
     int n_tensors = 0;
     gd_dtype highest = GD_BOOL;
     for (int i = 0; i < n; i++) {

@@ -14,7 +14,7 @@ static gd_status check_count(gd_tensors list) {
     return GD_OK;
 }
 
-gd_status gd_loader_for(gd_fit_data data, const gd_loading *o, gd_loader **loader) {
+gd_status gd_loader_for(gd_fit_data data, const gd_batching *o, gd_loader **loader) {
     *loader = NULL;
     GD_TRY_LIVE(data.loader, o->function);
     GD_TRY_LIVE(data.dataset, o->function);

@@ -29,7 +29,8 @@ static bool modules() {
     same.padding = 1;
     gd_module *conv = gd_nn_conv2d_at(GD_HERE, &same), *drop = gd_nn_dropout();
 #endif
-    GD_CHILD(net, m->body, gd_nn_sequential(conv, gd_nn_relu(), gd_nn_max_pool2d(2), gd_nn_flatten(), drop));
+    GD_CHILD(net, m->body,
+             gd_nn_sequential(conv, gd_nn_relu(), gd_nn_max_pool2d(2), gd_nn_flatten(), drop));
     GD_CHILD(net, m->head, gd_nn_linear(GD_ANY, 10));
     gd_tensor *y = gd_module_forward(net, gd_randn(gd_dims(2, 1, 8, 8)));
     gd_tensor *loss = gd_module_forward(gd_nn_mse_loss(), y, gd_zeros(gd_dims(2, 10)));
@@ -41,17 +42,19 @@ static bool modules() {
 // A device, its name, or nullptr for the CPU.
 static bool devices() {
     if (gd_to_device(gd_scalar(1), "cpu") == nullptr) return false;
-    const bool named = gd_set_default_device("cpu") == GD_OK, given = gd_set_default_device(gd_device_get("cpu")) == GD_OK;
+    const bool named = gd_set_default_device("cpu") == GD_OK,
+               given = gd_set_default_device(gd_device_get("cpu")) == GD_OK;
     return named && given && gd_set_default_device(nullptr) == GD_OK && !gd_failed();
 }
 
 // Numbers as operands.
 static bool numbers() {
     gd_tensor *n = gd_cast(gd_arange(0, 4), GD_I64);
-    const bool dtypes = gd_tensor_dtype(gd_mul(n, 2)) == GD_I64 && gd_tensor_dtype(gd_mul(0.5f, n)) == GD_F32 &&
+    const bool dtypes = gd_tensor_dtype(gd_mul(n, 2)) == GD_I64 &&
+                        gd_tensor_dtype(gd_mul(0.5f, n)) == GD_F32 &&
                         gd_tensor_dtype(gd_add(gd_cast(n, GD_F16), 0.5)) == GD_F16;
-    return dtypes && gd_item(gd_sum(gd_where(gd_gt(n, 1), n, 0))) == 5 && gd_item(gd_sum(gd_add_(n, 1u))) == 10 &&
-           gd_item(gd_lerp(gd_scalar(2), 4, 0.5)) == 3;
+    return dtypes && gd_item(gd_sum(gd_where(gd_gt(n, 1), n, 0))) == 5 &&
+           gd_item(gd_sum(gd_add_(n, 1u))) == 10 && gd_item(gd_lerp(gd_scalar(2), 4, 0.5)) == 3;
 }
 
 int main() {

@@ -40,8 +40,8 @@ static void graph_destroy(gd_object *object) {
     gd_free(graph->captured);
     gd_free(graph->written);
     for (size_t i = 0; i < graph->symbols.size; i++) gd_release(graph->symbols.slots[i].value);
-    gd_names_free(&graph->symbols);
-    gd_names_free(&graph->names);
+    gd_name_map_free(&graph->symbols);
+    gd_name_map_free(&graph->names);
     gd_free(graph->nodes);
     gd_free(graph->variables);
     gd_object_free(object);
@@ -128,11 +128,11 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                                     graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
                 gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
-    if (room && name && text && !gd_names_find(&graph->names, text))
-        room = gd_names_add(&graph->names, text, node);
+    if (room && name && text && !gd_name_map_find(&graph->names, text))
+        room = gd_name_map_add(&graph->names, text, node);
     if (!o || !text || !room || (b->n_after && !after)) {
-        if (text && gd_names_find(&graph->names, text) == node)
-            gd_names_remove(&graph->names, text);
+        if (text && gd_name_map_find(&graph->names, text) == node)
+            gd_name_map_remove(&graph->names, text);
         gd_free(o);
         gd_free(text);
         gd_free(after);
@@ -144,7 +144,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                      .name = text,
                      .named = name != NULL,
                      .caller = gd_this_thread.body ? gd_this_thread.body->op : NULL,
-                     .noise = -1,
+                     .random_index = -1,
                      .variable = -1,
                      .after = after,
                      .n_after = b->n_after};
@@ -152,7 +152,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         after[i] = b->after[i];
         gd_node_retain(after[i]);
     }
-    if (node->op && (node->op->flags & GD_OP_RANDOM)) o->noise = graph->n_noise++;
+    if (node->op && (node->op->flags & GD_OP_RANDOM)) o->random_index = graph->n_random++;
     if (kind == GD_FROM_VARIABLE) {
         o->variable = graph->n_variables;
         graph->variables[graph->n_variables++] = node;
@@ -200,7 +200,7 @@ static gd_status make_full_name(const gd_graph *graph, const char *what, const c
     if (!*name) return gd_fail(GD_E_ARGUMENT, "%s: the name is empty", what);
     char *full = format_name(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
     if (!full) return gd_no_memory(NULL, "for a name");
-    const gd_node *other = gd_names_find(&graph->names, full);
+    const gd_node *other = gd_name_map_find(&graph->names, full);
     gd_status status = GD_OK;
     if (other && !(own && strcmp(own, full) == 0))
         status = gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what,
@@ -296,14 +296,14 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
     GD_LIVE(graph);
     if (!graph || !name) return NULL;
-    gd_tensor *symbol = gd_names_find(&graph->symbols, name);
+    gd_tensor *symbol = gd_name_map_find(&graph->symbols, name);
     if (symbol) {
         if (gd_scope_reserve(1) != GD_OK) return gd_tensor_fail(GD_E_MEMORY);
         gd_object_retain(&symbol->object);
         gd_scope_adopt(&symbol->object);
         return symbol;
     }
-    gd_node *found = gd_names_find(&graph->names, name); /* names given by the program first */
+    gd_node *found = gd_name_map_find(&graph->names, name); /* names given by the program first */
     for (int i = 0; i < graph->count && !found; i++)
         if (strcmp(graph->nodes[i]->origin->name, name) == 0) found = graph->nodes[i];
     if (!found) return NULL;
@@ -333,10 +333,10 @@ const char *gd_output_name(const gd_node *node, int index, char *text, size_t si
 /* Removes the earlier name of an output of a node. (Several nodes may have the same name; it leads
  * to the first one.) */
 static void forget_name(gd_graph *graph, const gd_node *node, const char *name) {
-    gd_tensor *symbol = gd_names_find(&graph->symbols, name);
-    if (gd_names_find(&graph->names, name) == node) gd_names_remove(&graph->names, name);
+    gd_tensor *symbol = gd_name_map_find(&graph->symbols, name);
+    if (gd_name_map_find(&graph->names, name) == node) gd_name_map_remove(&graph->names, name);
     if (!symbol || symbol->node != node) return;
-    gd_names_remove(&graph->symbols, name);
+    gd_name_map_remove(&graph->symbols, name);
     gd_release(symbol);
 }
 
@@ -354,9 +354,9 @@ static gd_status name_output(gd_tensor *symbol, const char *name) {
         gd_free(full);
         return GD_OK;
     }
-    const bool added = gd_names_add(&graph->names, full, node);
-    if (!added || !gd_names_add(&graph->symbols, full, symbol)) {
-        if (added) gd_names_remove(&graph->names, full);
+    const bool added = gd_name_map_add(&graph->names, full, node);
+    if (!added || !gd_name_map_add(&graph->symbols, full, symbol)) {
+        if (added) gd_name_map_remove(&graph->names, full);
         gd_free(full);
         return gd_no_memory(NULL, "for a name");
     }
