@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Initially {0}. Names are not copied. */
 typedef struct gd_names {
@@ -18,5 +19,18 @@ void *gd_names_find(const gd_names *names, const char *name);      /* NULL: no s
 bool gd_names_add(gd_names *names, const char *name, void *value); /* false: out of memory */
 void gd_names_remove(gd_names *names, const char *name);
 void gd_names_free(gd_names *names);
+
+/* Maps from names to entry numbers; -1: no such name. gd_names holds pointers, of which NULL means
+ * absent, so numbers are stored plus 1. */
+static inline int gd_entry_number(const gd_names *names, const char *name) {
+    return (int)(intptr_t)gd_names_find(names, name) - 1;
+}
+static inline bool gd_set_entry_number(gd_names *names, const char *name, int number) {
+    return gd_names_add(names, name, (void *)(intptr_t)(number + 1));
+}
+
+/* Makes a text of `length` bytes a name that the map does not have: appends "_1", "_2" and so on.
+ * The numbers in `names` are the last ones that were appended to each name, from 0. */
+void gd_number_name(gd_names *names, char *text, size_t length, size_t size);
 
 #endif

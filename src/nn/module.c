@@ -20,6 +20,8 @@ static void destroy_module(gd_object *object) {
     for (int i = 0; i < m->count; i++) gd_object_release(m->entries[i].object);
     gd_net_rows_free(m);
     gd_free(m->entries);
+    gd_names_free(&m->numbers);
+    gd_map_free(&m->children);
     gd_free(m->hooks);
     gd_free(m->options);
     gd_free(m->op_options);
@@ -77,8 +79,22 @@ const char *gd_module_type(const gd_module *m) { return m ? m->type : ""; }
 /* --- entries ---------------------------------------------------------------------------------- */
 
 gd_entry *gd_module_entry(const gd_module *m, const char *name) {
-    for (int i = 0; i < m->count; i++)
-        if (strcmp(m->entries[i].name, name) == 0) return &m->entries[i];
+    const int i = gd_entry_number(&m->numbers, name);
+    return i < 0 ? NULL : &m->entries[i];
+}
+
+bool gd_module_note_child(gd_module *m, const void *child, int number) {
+    const int known = gd_map_find(&m->children, child);
+    const bool valid = known >= 0 && known < m->count && m->entries[known].object == child;
+    return valid || gd_map_put(&m->children, child, number);
+}
+
+const gd_entry *gd_module_child_entry(const gd_module *m, const gd_module *child) {
+    const int i = gd_map_find(&m->children, child);
+    if (i < 0) return NULL;
+    if (i < m->count && m->entries[i].object == &child->object) return &m->entries[i];
+    for (int k = 0; k < m->count; k++) /* it was replaced there, but may be here, too */
+        if (m->entries[k].object == &child->object) return &m->entries[k];
     return NULL;
 }
 
@@ -133,12 +149,22 @@ gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void
     if (kind == GD_A_CHILD && object && gd_module_contains(object, m, 0))
         return gd_fail(GD_E_STATE, "%s: '%s' is the module itself, or contains it", m->type, name);
     const char *kept = gd_intern(name);
-    if (!kept || !gd_grow(m->entries, m->count, m->room))
+    if (!kept || !gd_grow(m->entries, m->count, m->room) ||
+        (kind == GD_A_CHILD && object && !gd_module_note_child(m, object, m->count)) ||
+        !gd_set_entry_number(&m->numbers, kept, m->count))
         return gd_no_memory(NULL, "for a part of a module");
     if (object) gd_object_retain(object);
     m->entries[m->count++] = (gd_entry){kind, kept, object, field_offset(m, field)};
+    m->n_children += kind == GD_A_CHILD;
     m->revision++;
     return GD_OK;
+}
+
+void gd_module_remove_last(gd_module *m) {
+    const gd_entry *e = &m->entries[--m->count];
+    m->n_children -= e->kind == GD_A_CHILD;
+    gd_names_remove(&m->numbers, e->name);
+    gd_object_release(e->object);
 }
 
 gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, void *field) {

@@ -3,6 +3,8 @@
 #define GRADUS_NN_MODULE_H
 
 #include "core/error.h"
+#include "core/map.h"
+#include "core/names.h"
 #include "core/tensor.h"
 #include "gradus/module.h"
 #include "dispatch/maker.h"
@@ -50,11 +52,14 @@ struct gd_module {
     gd_tensors (*contained)(gd_module *module, gd_tensors in);
     gd_net_row *rows; /* of a gd_nn_net */
     int n_rows, rows_room;
+    gd_names given;               /* the names that its rows give */
     const char *inputs, *outputs; /* of a gd_nn_net */
     gd_object *source;            /* immutable data that clones share: a graph; retained */
 
     gd_entry *entries; /* in the order in which they were added */
-    int count, room;
+    int count, room, n_children;
+    gd_names numbers; /* of the entries, by their names */
+    gd_map children;  /* from a child to the number of an entry that has, or had, it */
     gd_hooked *hooks;
     int n_hooks, hooks_room;
     int64_t hook_number;
@@ -75,6 +80,10 @@ gd_module *gd_module_bare(const char *type);
 gd_status gd_module_put(gd_module *module, gd_entry_kind kind, const char *name, void *object,
                         void *field);
 gd_entry *gd_module_entry(const gd_module *module, const char *name);
+void gd_module_remove_last(gd_module *module);
+/* An entry that has this child; NULL: none. Notes which entry gets a child, for the search. */
+const gd_entry *gd_module_child_entry(const gd_module *module, const gd_module *child);
+bool gd_module_note_child(gd_module *module, const void *child, int number); /* false: no memory */
 
 /* Whether `module` is `inside` or a part of it. Callers pass depth 0. */
 bool gd_module_contains(const gd_module *inside, const gd_module *module, int depth);

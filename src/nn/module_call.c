@@ -12,20 +12,38 @@
 
 /* --- paths ------------------------------------------------------------------------------------ */
 
-/* Writes the path from `from` down to `to`, "layer1.0", and returns its length; -1: there is
- * none. */
-static int path_between(const gd_module *from, const gd_module *to, char *text, size_t size,
-                        int depth) {
-    for (int i = 0; depth < GD_MAX_DEPTH && i < from->count; i++) {
+/* Writes the path from `from` down to `to`, which is `depth` levels below, and returns its length;
+ * -1: it is not there. *deeper: there are modules on that level. */
+static int path_at_depth(const gd_module *from, const gd_module *to, char *text, size_t size,
+                         int depth, bool *deeper) {
+    if (depth == 1) {
+        const gd_entry *e = gd_module_child_entry(from, to);
+        const int n = e ? snprintf(text, size, "%s", e->name) : -1;
+        *deeper |= from->n_children > 0;
+        return n >= 0 && (size_t)n < size ? n : -1;
+    }
+    for (int i = 0; i < from->count && from->n_children > 0; i++) {
         const gd_entry *e = &from->entries[i];
-        if (e->kind != GD_A_CHILD || !e->object) continue;
-        const int n = snprintf(text, size, "%s", e->name);
-        if (n < 0 || (size_t)n + 2 >= size) continue;
-        if ((const gd_module *)e->object == to) return n;
-        text[n] = '.';
-        const int more = path_between((const gd_module *)e->object, to, text + n + 1,
-                                      size - (size_t)n - 1, depth + 1);
-        if (more >= 0) return n + 1 + more;
+        const size_t n = strlen(e->name) + 1;
+        if (e->kind != GD_A_CHILD || !e->object || n + 1 >= size) continue;
+        const int more =
+            path_at_depth((const gd_module *)e->object, to, text + n, size - n, depth - 1, deeper);
+        if (more < 0) continue;
+        memcpy(text, e->name, n - 1);
+        text[n - 1] = '.';
+        return (int)n + more;
+    }
+    return -1;
+}
+
+/* Writes the shortest path from `from` down to `to`, "layer1.0", and returns its length; -1: there
+ * is none. Most modules are called by the one that holds them, which knows its children. */
+static int path_between(const gd_module *from, const gd_module *to, char *text, size_t size) {
+    bool deeper = true;
+    for (int depth = 1; depth <= GD_MAX_DEPTH && deeper; depth++) {
+        deeper = false;
+        const int n = path_at_depth(from, to, text, size, depth, &deeper);
+        if (n >= 0) return n;
     }
     return -1;
 }
@@ -35,7 +53,7 @@ static size_t frames_path(const gd_module_frame *f, char *text, size_t size) {
     size_t used = frames_path(f->before, text, size);
     if (used + 2 >= size) return used;
     char step[GD_MAX_PATH];
-    const int n = path_between(f->before->module, f->module, step, sizeof step, 0);
+    const int n = path_between(f->before->module, f->module, step, sizeof step);
     if (n < 0) return used; /* the calling module does not contain it */
     const int more = snprintf(text + used, size - used, "%s%s", used ? "." : "", step);
     return more < 0 || (size_t)more >= size - used ? used : used + (size_t)more;
@@ -45,7 +63,7 @@ char *gd_module_call_name(char *text, size_t size) {
     const gd_module_frame *f = gd_this_thread.module_frame;
     char step[GD_MAX_PATH];
     const bool contained =
-        f->before && path_between(f->before->module, f->module, step, sizeof step, 0) >= 0;
+        f->before && path_between(f->before->module, f->module, step, sizeof step) >= 0;
     snprintf(text, size, contained ? "%s (%s)" : "%.0s%s", contained ? step : "", f->module->type);
     return text;
 }

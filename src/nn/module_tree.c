@@ -228,6 +228,8 @@ static gd_status replace_child(gd_module *m, const char *path, gd_module *child)
         return gd_fail(GD_E_STATE,
                        "gd_module_replace: the new '%s' is the module itself, or contains it",
                        path);
+    if (!gd_module_note_child(parent, child, (int)(e - parent->entries)))
+        return gd_no_memory(NULL, "to replace a module");
     gd_retain(child);
     gd_object_release(e->object);
     e->object = (gd_object *)child;
@@ -241,17 +243,14 @@ gd_status gd_module_replace_at(const char *site, gd_module *m, const char *path,
     return gd_report(site, replace_child(m, path, child));
 }
 
-int gd_module_count(const gd_module *m) {
-    int n = 0;
-    for (int i = 0; m && i < m->count; i++) n += m->entries[i].kind == GD_A_CHILD;
-    return n;
-}
+int gd_module_count(const gd_module *m) { return m ? m->n_children : 0; }
 
 gd_module *gd_module_at(gd_module *m, int index) {
-    for (int i = 0; m && i < m->count; i++)
-        if (m->entries[i].kind == GD_A_CHILD && index-- == 0)
-            return (gd_module *)m->entries[i].object;
-    return NULL;
+    if (!m || index < 0 || index >= m->n_children) return NULL;
+    if (m->n_children == m->count) return (gd_module *)m->entries[index].object;
+    const gd_entry *e = m->entries;
+    while (e->kind != GD_A_CHILD || index-- > 0) e++;
+    return (gd_module *)e->object;
 }
 
 typedef struct name_search {
