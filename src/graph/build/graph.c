@@ -2,6 +2,7 @@
 #include "graph/build/graph.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/grow.h"
@@ -38,9 +39,16 @@ static void graph_destroy(gd_object *object) {
     gd_free(graph->grads);
     gd_free(graph->captured);
     gd_free(graph->written);
+    gd_map_free(&graph->value_of);
+    gd_map_free(&graph->frozen_of);
+    gd_map_free(&graph->grad_of);
+    gd_map_free(&graph->capture_of);
+    gd_map_free(&graph->latest_write);
+    gd_map_free(&graph->views);
     gd_names_free(&graph->names);
     gd_free(graph->nodes);
     gd_free(graph->variables);
+    gd_free(graph->placeholders);
     gd_free(graph);
     gd_object_count(-1);
 }
@@ -103,6 +111,21 @@ static char *format_name(const char *prefix, const char *text, int number) {
     return copy;
 }
 
+/* Notes a node that is a view, for gd_graph_view_of. */
+static bool add_view(gd_graph *graph, const gd_node *node) {
+    const gd_node *of =
+        node->op && (node->op->flags & GD_OP_VIEW) && node->n_in > 0 ? node->slots[0].node : NULL;
+    if (!of) return true;
+    const gd_slot *slot = &of->slots[of->n_in + node->slots[0].index];
+    return gd_map_find(&graph->views, slot) >= 0 || gd_map_put(&graph->views, slot, graph->count);
+}
+
+const gd_node *gd_graph_view_of(const gd_graph *graph, const gd_tensor *symbol) {
+    const gd_node *node = symbol->node;
+    const int i = gd_map_find(&graph->views, &node->slots[node->n_in + symbol->node_index]);
+    return i < 0 ? NULL : graph->nodes[i];
+}
+
 gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, const char *name) {
     const gd_building *b = &gd_this_building;
     const char *prefix = b->prefix ? b->prefix : "";
@@ -116,10 +139,11 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                                                                : "placeholder",
                                     graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
-                gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
+                gd_grow(graph->variables, graph->n_variables, graph->variable_capacity) &&
+                gd_grow(graph->placeholders, graph->n_placeholders, graph->placeholder_capacity);
     if (room && name && text && !gd_names_find(&graph->names, text))
         room = gd_names_add(&graph->names, text, node);
-    if (!o || !text || !room || (b->n_after && !after)) {
+    if (!o || !text || !room || (b->n_after && !after) || !add_view(graph, node)) {
         if (text && gd_names_find(&graph->names, text) == node)
             gd_names_remove(&graph->names, text);
         gd_free(o);
@@ -146,6 +170,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         o->variable = graph->n_variables;
         graph->variables[graph->n_variables++] = node;
     }
+    if (kind == GD_FROM_PLACEHOLDER) graph->placeholders[graph->n_placeholders++] = node;
     node->origin = o;
     gd_node_retain(node);
     graph->nodes[graph->count++] = node;
@@ -279,11 +304,19 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
     return (gd_tensors){list, n};
 }
 
+/* The node of a name that the program did not give: it ends in "_" and the node's number. */
+static gd_node *find_unnamed(const gd_graph *graph, const char *name) {
+    const char *end = strrchr(name, '_');
+    const long number = end ? strtol(end + 1, NULL, 10) : -1;
+    if (number < 0 || number >= graph->count) return NULL;
+    gd_node *node = graph->nodes[number];
+    return strcmp(node->origin->name, name) == 0 ? node : NULL;
+}
+
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
     if (!graph || !name) return NULL;
     gd_node *found = gd_names_find(&graph->names, name); /* names given by the program first */
-    for (int i = 0; i < graph->count && !found; i++)
-        if (strcmp(graph->nodes[i]->origin->name, name) == 0) found = graph->nodes[i];
+    if (!found) found = find_unnamed(graph, name);
     if (!found) return NULL;
     gd_tensor *t = gd_node_symbol(found, 0);
     return t ? t : gd_tensor_fail(GD_E_MEMORY);

@@ -162,12 +162,11 @@ static gd_status check_call(const gd_jit_trace *t, gd_tensors inputs) {
                            "requires a gradient; a jit can only accumulate gradients of leaves "
                            "that it captures: pass a gd_detach, or compute gradients with gd_grad",
                            i);
-        for (int k = 0; k < g->n_written; k++)
-            if (g->written[k].tensor->storage == x->storage)
-                return gd_fail(GD_E_UNSUPPORTED,
-                               "input %d shares its memory with a tensor that the function "
-                               "captures and writes; pass a gd_clone",
-                               i);
+        if (gd_map_find(&g->latest_write, x->storage) >= 0)
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "input %d shares its memory with a tensor that the function "
+                           "captures and writes; pass a gd_clone",
+                           i);
     }
     return GD_OK;
 }

@@ -77,7 +77,7 @@ gd_status gd_jit_query_plan(const gd_jit_trace *t, gd_tensor *const *x, gd_plan_
 /* Runs the session once. */
 static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
     const int most = most_fetches(t);
-    gd_tensor **lists = gd_calloc(2 * (size_t)most, sizeof *lists), **results = lists + most;
+    gd_tensor **lists = gd_calloc(3 * (size_t)most, sizeof *lists), **results = lists + most;
     if (!lists) return gd_no_memory(NULL, "for a jit");
     const int n = list_fetches(t, lists);
     gd_status status = gd_leaf_grads_begin(t->graph, x, t->n_in);
@@ -87,7 +87,7 @@ static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise,
     for (int i = 0, k = t->n_out; i < t->n_in && status == GD_OK; i++)
         if (t->written[i] && gd_assign(x[i], results[k++])->kind == GD_FAILED)
             status = gd_failure();
-    if (status == GD_OK) status = gd_leaf_grads_end(t->graph, results, n);
+    if (status == GD_OK) status = gd_leaf_grads_end(t->graph, results, n, results + most);
     gd_free(lists);
     return status;
 }
