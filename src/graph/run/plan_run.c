@@ -216,9 +216,8 @@ gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *in, int fetc
 
 gd_tensor *gd_plan_result(gd_plan *plan, gd_instance *in, int fetch) {
     const gd_pvalue *v = &plan->program->values[plan->program->fetches[fetch]];
-    gd_storage *storage = NULL;
-    for (int i = 0; i < plan->n_buffers; i++)
-        if (plan->buffers[i] == v->root) storage = in->fetched[i];
+    const int buffer = plan->fetch_buffers[fetch];
+    gd_storage *storage = buffer < 0 ? NULL : in->fetched[buffer];
     gd_tensor *t = gd_tensor_bare(GD_VALUE, plan->device, (gd_dtype)v->dtype, v->rank, v->dims);
     if (!t) return NULL;
     for (int i = 0; i < v->rank; i++) t->strides[i] = v->strides[i];

@@ -69,14 +69,8 @@ gd_status gd_session_check_run(const gd_session *s, gd_tensors feeds, gd_tensors
         return gd_fail(GD_E_ARGUMENT,
                        "feeds are pairs of a symbol and its value; the list has %lld entries",
                        (long long)feeds.count);
-    for (int64_t i = 0; i < feeds.count; i += 2) {
+    for (int64_t i = 0; i < feeds.count; i += 2)
         GD_TRY(check_feed(s, feeds.at[i], feeds.at[i + 1], i / 2));
-        for (int64_t k = 0; k < i; k += 2)
-            if (feeds.at[k]->node == feeds.at[i]->node &&
-                feeds.at[k]->node_index == feeds.at[i]->node_index)
-                return gd_fail(GD_E_ARGUMENT, "feed '%s' is fed twice",
-                               gd_symbol_name(feeds.at[i]));
-    }
     for (int64_t i = 0; i < fetches.count; i++) {
         const gd_tensor *t = fetches.at[i];
         if (!t || t->kind != GD_SYMBOL)
