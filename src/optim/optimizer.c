@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/grow.h"
 #include "gradus/ops.h"
 #include "dispatch/call.h"
 #include "dispatch/intern.h"
@@ -31,6 +32,7 @@ static void destroy_optimizer(gd_object *object) {
     gd_optimizer *o = (gd_optimizer *)object;
     for (int i = 0; i < o->n_groups; i++) free_group(&o->groups[i]);
     gd_free(o->groups);
+    gd_map_free(&o->group_of);
     gd_free(o);
     gd_object_count(-1);
 }
@@ -60,19 +62,18 @@ static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors paramet
         status = gd_fail(GD_E_ARGUMENT, "%s: its record has no option 'lr' of type float", what);
     if (status == GD_OK) status = check_options(o->maker, options);
     if (status == GD_OK && rules->slots) rules->slots(options, &g.needs);
-    gd_optim_group *groups =
-        status == GD_OK ? gd_realloc(o->groups, (size_t)(o->n_groups + 1) * sizeof *groups) : NULL;
-    if (groups) o->groups = groups;
-    g.parts = groups ? gd_calloc(1, sizeof *g.parts) : NULL;
+    const bool room = status == GD_OK && gd_grow(o->groups, o->n_groups, o->groups_room);
+    g.parts = room ? gd_calloc(1, sizeof *g.parts) : NULL;
     if (status == GD_OK && !g.parts) status = gd_no_memory(NULL, "for an optimizer");
     if (status == GD_OK)
         status = gd_optim_part_make(o, &g, (gd_factors){1, 1}, parameters.at, (int)parameters.count,
                                     &g.parts[0]);
+    g.n_parts = status == GD_OK;
+    if (status == GD_OK) status = gd_optimizer_note_group(o, parameters, o->n_groups);
     if (status != GD_OK) {
         free_group(&g);
         return status;
     }
-    g.n_parts = 1;
     g.lr_value = *lr_option(o->maker, options);
     o->groups[o->n_groups++] = g;
     o->n_parameters += (int)parameters.count;

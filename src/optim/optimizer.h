@@ -8,6 +8,7 @@
 #ifndef GRADUS_OPTIM_OPTIMIZER_H
 #define GRADUS_OPTIM_OPTIMIZER_H
 
+#include "core/map.h"
 #include "core/object.h"
 #include "gradus/optim.h"
 #include "graph/build/graph.h"
@@ -39,8 +40,9 @@ struct gd_optimizer {
     const gd_maker *maker;
     bool in_graph; /* its parameters are variables, and so is its state */
     gd_optim_group *groups;
-    int n_groups;
+    int n_groups, groups_room;
     int n_parameters; /* in all groups */
+    gd_map group_of;  /* the group of each parameter, or of its node if it is a variable */
 };
 
 struct gd_update {
@@ -65,6 +67,9 @@ gd_optimizer *gd_optimizer_make(const char *site, const gd_maker *maker, gd_tens
  * */
 gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
                                         gd_tensors parameters, bool *symbols);
+
+/* Notes the group of these new parameters, or nothing if out of memory. */
+gd_status gd_optimizer_note_group(gd_optimizer *o, gd_tensors parameters, int group);
 
 /* Creates a part with these parameters of a group. */
 gd_status gd_optim_part_make(const gd_optimizer *o, const gd_optim_group *g, gd_factors factors,
