@@ -12,7 +12,7 @@
 #include "gradus/gradus.h"
 #include "scale_parts.h"
 
-enum { SIZES = 3, PARTS = 16, MOST_TRIES = 3 };
+enum { SIZES = 3, PARTS = 16, MAX_TRIES = 3 };
 
 /* The times of the parts of a program, in the order in which they ran. */
 static struct {
@@ -46,7 +46,7 @@ static void run_sizes(const scale_program *p) {
     memset(&times, 0, sizeof times);
     gd_set_num_threads(1);
     for (int size = 0, n = p->n; size < SIZES; size++, n *= 4)
-        for (int i = 0; i < MOST_TRIES - size; i++) {
+        for (int i = 0; i < MAX_TRIES - size; i++) {
             GD_SCOPE;
             times.size = size;
             times.at = 0;

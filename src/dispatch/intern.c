@@ -6,7 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/fork.h"
-#include "core/names.h"
+#include "core/name_map.h"
 
 /* The header of a block. */
 typedef struct kept_block {
@@ -14,7 +14,7 @@ typedef struct kept_block {
     _Alignas(max_align_t) char block[];
 } kept_block;
 
-static gd_names strings; /* each leads to itself */
+static gd_name_map strings; /* each leads to itself */
 static kept_block *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* derive.c and kernel_table.c hold their own lock when they allocate */
@@ -22,10 +22,10 @@ GD_INNER_MUTEX_AT_FORK(lock)
 
 const char *gd_intern(const char *text) {
     pthread_mutex_lock(&lock);
-    char *kept = gd_names_find(&strings, text);
+    char *kept = gd_name_map_find(&strings, text);
     if (!kept && (kept = gd_malloc(strlen(text) + 1))) {
         strcpy(kept, text);
-        if (!gd_names_add(&strings, kept, kept)) {
+        if (!gd_name_map_add(&strings, kept, kept)) {
             gd_free(kept);
             kept = NULL;
         }
@@ -58,7 +58,7 @@ void gd_free_early(void *block) {
 
 static void __attribute__((destructor)) free_all_at_exit(void) {
     for (size_t i = 0; i < strings.size; i++) gd_free(strings.slots[i].value);
-    gd_names_free(&strings);
+    gd_name_map_free(&strings);
     while (blocks) {
         kept_block *k = blocks;
         blocks = k->next;

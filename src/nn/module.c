@@ -20,7 +20,7 @@ static void destroy_module(gd_object *object) {
     for (int i = 0; i < m->count; i++) gd_object_release(m->entries[i].object);
     gd_net_rows_free(m);
     gd_free(m->entries);
-    gd_names_free(&m->numbers);
+    gd_name_map_free(&m->numbers);
     gd_map_free(&m->children);
     gd_free(m->hooks);
     gd_free(m->options);
@@ -163,7 +163,7 @@ gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void
 void gd_module_remove_last(gd_module *m) {
     const gd_entry *e = &m->entries[--m->count];
     m->n_children -= e->kind == GD_A_CHILD;
-    gd_names_remove(&m->numbers, e->name);
+    gd_name_map_remove(&m->numbers, e->name);
     gd_object_release(e->object);
 }
 

@@ -6,7 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/grow.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "gradus/ops.h"
 #include "dispatch/intern.h"
 
@@ -55,7 +55,7 @@ static gd_status check_names(const char *list, const char *what) {
 
 /* The tensors of a call by their names. */
 typedef struct blobs {
-    gd_names numbers; /* indices of the tensors; the names are interned */
+    gd_name_map numbers; /* indices of the tensors; the names are interned */
     gd_tensor **tensors;
     int count, room;
 } blobs;
@@ -127,7 +127,7 @@ static gd_tensors run_net(gd_module *m, gd_tensors in) {
     blobs b = {.count = 0};
     gd_tensors out = {NULL, 0};
     const gd_status status = run_rows(m, in, &b, &out);
-    gd_names_free(&b.numbers);
+    gd_name_map_free(&b.numbers);
     gd_free(b.tensors);
     if (status == GD_OK) return out;
     gd_report(NULL, status);
@@ -154,7 +154,7 @@ gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *output
 
 /* Whether a name is an input of the net or an output of an earlier layer. */
 static bool is_defined(const gd_module *m, const char *name) {
-    return strcmp(name, "-") == 0 || has_name(m->inputs, name) || gd_names_find(&m->given, name);
+    return strcmp(name, "-") == 0 || has_name(m->inputs, name) || gd_name_map_find(&m->given, name);
 }
 
 /* Notes what a row gives, for is_defined. */
@@ -162,7 +162,7 @@ static gd_status define_names(gd_module *m, const char *gives) {
     char name[128];
     while (next_name(&gives, name, sizeof name)) {
         const char *kept = gd_intern(name);
-        if (!kept || !gd_names_add(&m->given, kept, m)) return gd_no_memory(NULL, "for a net");
+        if (!kept || !gd_name_map_add(&m->given, kept, m)) return gd_no_memory(NULL, "for a net");
     }
     return GD_OK;
 }
@@ -207,7 +207,7 @@ gd_status gd_net_add_at(const char *site, gd_module *m, const char *name, gd_mod
 
 void gd_net_rows_free(gd_module *m) {
     gd_free(m->rows);
-    gd_names_free(&m->given);
+    gd_name_map_free(&m->given);
 }
 
 gd_status gd_net_rows_copy(gd_module *copy, const gd_module *m) {

@@ -12,7 +12,7 @@
 #include "core/alloc.h"
 #include "core/grow.h"
 #include "core/map.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "gradus/ops.h"
 #include "graph/build/options.h"
 #include "graph/build/shapes_only.h"
@@ -39,11 +39,11 @@ typedef struct graph_export {
     gd_map at;    /* from a node to its index in `nodes` */
     char **names; /* of all nodes of the GraphDef, owned */
     int n_names, names_room;
-    gd_names taken;  /* the same, with the last numbers that were appended to them */
-    char **name_of;  /* the name of each entry of `nodes` */
-    gd_map captured; /* from a captured tensor to the index of its name in `names` */
-    gd_map path_of;  /* from a parameter or buffer of the net to the index of its path in `paths` */
-    char **paths;    /* owned */
+    gd_name_map taken; /* the same, with the last numbers that were appended to them */
+    char **name_of;    /* the name of each entry of `nodes` */
+    gd_map captured;   /* from a captured tensor to the index of its name in `names` */
+    gd_map path_of; /* from a parameter or buffer of the net to the index of its path in `paths` */
+    char **paths;   /* owned */
     int n_paths, paths_room;
     gd_tensor **inputs; /* of the forward pass: symbols, or the given tensors */
     int64_t n_inputs;
@@ -174,7 +174,7 @@ static bool is_input(const graph_export *p, const void *node_or_tensor) {
     return gd_map_find(&p->input_at, node_or_tensor) >= 0;
 }
 
-static gd_status add_path(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status add_path(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     graph_export *p = w->user;
     char *path = gd_malloc(strlen(w->path) + 1);
     (void)holder;
@@ -335,7 +335,7 @@ static gd_status build_graph(graph_export *p, gd_tensors in, gd_pb_doc *doc) {
         status = run_forward(p, in, true, &out); /* the net may read integers on the host */
     GD_TRY(status);
     GD_TRY(index_inputs(p));
-    GD_TRY(gd_module_walk(p->net, &(gd_walk){.tensor = add_path, .user = p}));
+    GD_TRY(gd_module_walk(p->net, &(gd_tree_walk){.tensor = add_path, .user = p}));
     GD_TRY(collect_nodes(p, out));
     p->graph = gd_pb_root(doc);
     for (int n = 0; n < p->n_nodes; n++) put_node(p, n);
@@ -357,7 +357,7 @@ static void clear_export(graph_export *p) {
     gd_map_free(&p->captured);
     gd_map_free(&p->path_of);
     gd_map_free(&p->input_at);
-    gd_names_free(&p->taken);
+    gd_name_map_free(&p->taken);
 }
 
 gd_status gd_tensorboard_graph(gd_module *net, gd_tensors inputs, char **data, size_t *bytes) {

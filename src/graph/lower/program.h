@@ -4,8 +4,8 @@
  * transform it; a plan assigns kernels and memory and runs it. A value is a view into a root, which
  * is a piece of memory: a temporary, a feed, a variable, or the storage of a captured tensor.
  */
-#ifndef GRADUS_GRAPH_PROGRAM_H
-#define GRADUS_GRAPH_PROGRAM_H
+#ifndef GRADUS_GRAPH_LOWER_PROGRAM_H
+#define GRADUS_GRAPH_LOWER_PROGRAM_H
 
 #include <string.h>
 
@@ -28,12 +28,12 @@ typedef struct gd_root {
     int number;
     gd_storage *storage; /* CAPTURED: retained */
     size_t bytes;
-    bool fetched;  /* must outlive the run */
-    bool constant; /* CAPTURED: a folded constant, which is never written */
-    bool truth;    /* fetched: the result of a group, true, which the entry of a run stores */
-    int memory;    /* CAPTURED: the first root of the same storage; else the root itself */
-    bool shared;   /* there are later roots of its storage */
-    int versions;  /* of a memory while it is lowered: its latest version (lower.h), plus 1 */
+    bool fetched;     /* must outlive the run */
+    bool constant;    /* CAPTURED: a folded constant, which is never written */
+    bool always_true; /* fetched: the result of a group, true, which the entry of a run stores */
+    int memory;       /* CAPTURED: the first root of the same storage; else the root itself */
+    bool shared;      /* there are later roots of its storage */
+    int versions;     /* of a memory while it is lowered: its latest version (lower.h), plus 1 */
 } gd_root;
 
 typedef struct gd_pvalue {

@@ -381,8 +381,8 @@ static int fuse_steps_of(gd_program *p, gd_uses *uses, const gd_op *const *ops, 
 /* An elementwise step between two others is fused with the later one if possible: batch norm's
  * gradient takes the gradient of relu, not the gradient of pooling before it. */
 gd_status gd_pass_epilogue(gd_rewrite *r) {
-    enum { MOST_OPS = 64 };
-    const gd_op *ops[MOST_OPS], *first[MOST_OPS];
+    enum { MAX_OPS = 64 };
+    const gd_op *ops[MAX_OPS], *first[MAX_OPS];
     int *readers = gd_program_readers(r->program), n_ops = 0, n_first = 0;
     gd_uses uses;
     if (!readers || gd_uses_make(&uses, r->program) != GD_OK) {
@@ -392,7 +392,7 @@ gd_status gd_pass_epilogue(gd_rewrite *r) {
     }
     for (int i = gd_op_count(); i-- > 0;) {
         const gd_op *op = gd_op_at(i);
-        if (!op->facts.fuses.outer || n_ops == MOST_OPS) continue;
+        if (!op->facts.fuses.outer || n_ops == MAX_OPS) continue;
         ops[n_ops++] = op;
         if (fuses_elementwise_operand(op)) first[n_first++] = op;
     }

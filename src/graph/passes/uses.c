@@ -18,7 +18,7 @@ static bool extend_lists(gd_uses *u) {
     const gd_program *p = u->program;
     if (u->n_values < p->n_values) {
         const int n = 2 * p->n_values;
-        if (!extend(&u->makers, u->n_values, n) || !extend(&u->next_value, u->n_values, n))
+        if (!extend(&u->factories, u->n_values, n) || !extend(&u->next_value, u->n_values, n))
             return false;
         u->n_values = n;
     }
@@ -47,7 +47,7 @@ static bool add_step(gd_uses *u, int step) {
         if (s->in[k] >= 0) room = add_entry(u, &u->readers[p->values[s->in[k]].root], step);
     for (int k = 0; k < s->n_out && room; k++) {
         if (s->out[k] < 0) continue;
-        room = add_entry(u, &u->makers[s->out[k]], step) &&
+        room = add_entry(u, &u->factories[s->out[k]], step) &&
                (s->view || add_entry(u, &u->writers[p->values[s->out[k]].root], step));
     }
     return room;
@@ -63,7 +63,7 @@ gd_status gd_uses_make(gd_uses *u, const gd_program *p) {
 }
 
 void gd_uses_free(gd_uses *u) {
-    gd_free(u->makers);
+    gd_free(u->factories);
     gd_free(u->readers);
     gd_free(u->writers);
     gd_free(u->values);
@@ -113,7 +113,7 @@ void gd_uses_join_roots(gd_uses *u, int from, int to) {
 
 int gd_uses_producer(const gd_uses *u, int value, int before) {
     int found = -1;
-    for (int e = value >= 0 && value < u->n_values ? u->makers[value] : -1; e >= 0;
+    for (int e = value >= 0 && value < u->n_values ? u->factories[value] : -1; e >= 0;
          e = u->entries[e].next) {
         const int i = u->entries[e].step;
         const gd_pstep *s = &u->program->steps[i];

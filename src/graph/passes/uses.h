@@ -3,8 +3,8 @@
  * A pass that replaces a step tells it (gd_uses_add); steps may be removed at any time. Positions
  * of steps must not change.
  */
-#ifndef GRADUS_GRAPH_USES_H
-#define GRADUS_GRAPH_USES_H
+#ifndef GRADUS_GRAPH_PASSES_USES_H
+#define GRADUS_GRAPH_PASSES_USES_H
 
 #include "graph/lower/program.h"
 
@@ -16,7 +16,7 @@ typedef struct gd_use {
 
 typedef struct gd_uses {
     const gd_program *program;
-    int *makers;           /* for each value: the steps that have it as a result */
+    int *factories;        /* for each value: the steps that have it as a result */
     int *readers;          /* for each root: the steps that read it */
     int *writers;          /* for each root: the steps, other than views, that write it */
     int *values;           /* for each root: one of its values; -1: none */

@@ -4,8 +4,8 @@
  * used memory. The tree keeps such runs for ranges of time, so that a search looks at few runs and
  * not at all buffers.
  */
-#ifndef GRADUS_GRAPH_GAPS_H
-#define GRADUS_GRAPH_GAPS_H
+#ifndef GRADUS_GRAPH_PLAN_GAPS_H
+#define GRADUS_GRAPH_PLAN_GAPS_H
 
 #include "core/error.h"
 

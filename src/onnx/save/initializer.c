@@ -78,7 +78,7 @@ const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype d
                                  const int64_t *dims, const void *data) {
     const size_t bytes = (size_t)gd_numel(rank, dims) * gd_dtype_bytes(dtype);
     char *key = constant_key(dtype, rank, dims, data, bytes);
-    const char *known = key ? gd_names_find(&s->constants, key) : NULL;
+    const char *known = key ? gd_name_map_find(&s->constants, key) : NULL;
     if (known || !key) {
         gd_free(key);
         if (!known) gd_no_memory(NULL, "to save a graph");
@@ -87,7 +87,7 @@ const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype d
     const char *name = gd_onnx_unique_name(s, label, "/constant");
     gd_tensor *t = name ? gd_from_array(gd_shape_of(rank, dims), dtype, data) : NULL;
     if (!t || t->kind != GD_VALUE || gd_onnx_add_tensor(s, name, t) != GD_OK ||
-        !gd_names_add(&s->constants, key, (void *)name)) {
+        !gd_name_map_add(&s->constants, key, (void *)name)) {
         gd_free(key);
         gd_no_memory(NULL, "to save a graph");
         return NULL;
@@ -149,15 +149,15 @@ typedef struct naming {
     gd_entry_kind kind;
 } naming;
 
-static gd_status name_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status name_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     naming *n = w->user;
     (void)holder;
     if (e->kind != n->kind) return GD_OK;
     char *key = view_key((const gd_tensor *)e->object);
     if (!key) return GD_E_MEMORY;
-    const bool known = gd_names_find(&n->saver->parameters, key) != NULL;
+    const bool known = gd_name_map_find(&n->saver->parameters, key) != NULL;
     char *path = known ? NULL : copy_text(w->path);
-    if (path && gd_names_add(&n->saver->parameters, key, path)) return GD_OK;
+    if (path && gd_name_map_add(&n->saver->parameters, key, path)) return GD_OK;
     gd_free(key);
     gd_free(path);
     return known ? GD_OK : gd_no_memory(NULL, "to save a graph");
@@ -166,8 +166,8 @@ static gd_status name_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
 gd_status gd_onnx_name_parameters(gd_onnx_saver *s) {
     static const gd_entry_kind kinds[] = {GD_A_PARAMETER, GD_A_BUFFER};
     for (int i = 0; i < 2 && s->module; i++)
-        GD_TRY(gd_module_walk(s->module,
-                              &(gd_walk){.tensor = name_tensor, .user = &(naming){s, kinds[i]}}));
+        GD_TRY(gd_module_walk(
+            s->module, &(gd_tree_walk){.tensor = name_tensor, .user = &(naming){s, kinds[i]}}));
     return GD_OK;
 }
 
@@ -188,10 +188,10 @@ const char *gd_onnx_captured_name(gd_onnx_saver *s, const gd_slot *slot, const c
     gd_tensor *t = gd_onnx_captured_tensor(slot);
     char *key = t ? view_key(t) : NULL;
     if (!key) return NULL;
-    const char *name = gd_names_find(&s->captured, key);
+    const char *name = gd_name_map_find(&s->captured, key);
     const bool known = name != NULL;
-    if (!known) name = add_captured(s, slot, t, gd_names_find(&s->parameters, key), reader);
-    if (!known && name && gd_names_add(&s->captured, key, (void *)name)) return name;
+    if (!known) name = add_captured(s, slot, t, gd_name_map_find(&s->parameters, key), reader);
+    if (!known && name && gd_name_map_add(&s->captured, key, (void *)name)) return name;
     gd_free(key);
     if (!known && name) gd_no_memory(NULL, "to save a graph");
     return known ? name : NULL;

@@ -1,5 +1,5 @@
-/* names.c - a hash map from names to pointers (names.h): open addressing, at most half full. */
-#include "core/names.h"
+/* name_map.c - a hash map from names to pointers (names.h): open addressing, at most half full. */
+#include "core/name_map.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -15,12 +15,12 @@ static size_t find_slot(const struct gd_name *slots, size_t size, const char *na
     return at;
 }
 
-void *gd_names_find(const gd_names *names, const char *name) {
+void *gd_name_map_find(const gd_name_map *names, const char *name) {
     if (names->size == 0) return NULL;
     return names->slots[find_slot(names->slots, names->size, name)].value;
 }
 
-static bool grow_names(gd_names *names) {
+static bool grow_names(gd_name_map *names) {
     const size_t size = names->size ? 2 * names->size : 8;
     struct gd_name *slots = gd_calloc(size, sizeof *slots);
     if (slots == NULL) return false;
@@ -33,7 +33,7 @@ static bool grow_names(gd_names *names) {
     return true;
 }
 
-bool gd_names_add(gd_names *names, const char *name, void *value) {
+bool gd_name_map_add(gd_name_map *names, const char *name, void *value) {
     if (2 * (names->count + 1) > names->size && !grow_names(names)) return false;
     struct gd_name *slot = &names->slots[find_slot(names->slots, names->size, name)];
     names->count += slot->name == NULL;
@@ -43,7 +43,7 @@ bool gd_names_add(gd_names *names, const char *name, void *value) {
 
 /* The entries after the removed one, up to the next free slot, are inserted again, because
  * collisions may have moved them there. */
-void gd_names_remove(gd_names *names, const char *name) {
+void gd_name_map_remove(gd_name_map *names, const char *name) {
     if (names->size == 0) return;
     size_t at = find_slot(names->slots, names->size, name);
     if (names->slots[at].name == NULL) return;
@@ -58,17 +58,17 @@ void gd_names_remove(gd_names *names, const char *name) {
     }
 }
 
-void gd_number_name(gd_names *names, char *text, size_t length, size_t size) {
+void gd_number_name(gd_name_map *names, char *text, size_t length, size_t size) {
     if (names->size == 0) return;
     struct gd_name *base = &names->slots[find_slot(names->slots, names->size, text)];
     if (!base->name) return;
     int number = (int)(intptr_t)base->value - 1;
     do snprintf(text + length, size - length, "_%d", ++number);
-    while (gd_names_find(names, text));
+    while (gd_name_map_find(names, text));
     base->value = (void *)(intptr_t)(number + 1);
 }
 
-void gd_names_free(gd_names *names) {
+void gd_name_map_free(gd_name_map *names) {
     gd_free(names->slots);
-    *names = (gd_names){0};
+    *names = (gd_name_map){0};
 }
