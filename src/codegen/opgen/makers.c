@@ -507,6 +507,16 @@ static void print_page_row(FILE *out, const gd_op_attr *a) {
     fprintf(out, "%s |\n", a->doc);
 }
 
+/* The options that a layer can infer, in a sentence: "`in_features` may be `GD_ANY` ...". */
+static void print_finds(FILE *out, const gd_record *r) {
+    for (int i = 0; i < r->n_finds; i++) {
+        const gd_record_find *f = &r->finds[i];
+        fprintf(out, "%s`%s` may be `GD_ANY` (in text `any`): size %d of %s in the first call.%s",
+                i ? " " : "\n", f->option, f->axis, r->inputs[f->input].name,
+                i + 1 < r->n_finds ? "" : "\n");
+    }
+}
+
 static void write_kind_page(const maker_kind *k) {
     char name[80];
     snprintf(name, sizeof name, "%s.md", k->file);
@@ -527,6 +537,7 @@ static void write_kind_page(const maker_kind *k) {
         }
         fputs(")`\n\n", out);
         print_doc(out, r->doc);
+        print_finds(out, r);
         if (options) fputs("\n| option | type | default | |\n|---|---|---|---|\n", out);
         for (int a = 0; a < r->n_attrs; a++)
             if (!r->attrs[a].required) print_page_row(out, &r->attrs[a]);
