@@ -231,9 +231,11 @@ GD_API gd_tensors gd_module_buffers_at(const char *site, gd_module *module);
 GD_API gd_tensor *gd_module_tensor_at(const char *site, gd_module *module, const char *path);
 GD_API gd_tensor *gd_module_grad_at(const char *site, gd_module *module, const char *path);
 GD_API gd_module *gd_module_find_at(const char *site, gd_module *module, const char *path);
-/* The number of children, and child number `index`, from 0; NULL beyond the last. */
+/* The number of children, and child number `index`, from 0. If there is no such child, gd_module_at
+ * returns NULL and records a failure. */
 GD_API int gd_module_count(const gd_module *module);
-GD_API gd_module *gd_module_at(gd_module *module, int index);
+#define gd_module_at(module, index) gd_module_at_at(GD_HERE, module, index)
+GD_API gd_module *gd_module_at_at(const char *site, gd_module *module, int index);
 /* Writes the name of a parameter or buffer in the tree to `text`; NULL if it is not in the tree. */
 GD_API const char *gd_module_name_of(gd_module *module, const gd_tensor *tensor, char *text,
                                      size_t size);

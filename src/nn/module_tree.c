@@ -247,11 +247,27 @@ int gd_module_count(const gd_module *m) {
     return n;
 }
 
-gd_module *gd_module_at(gd_module *m, int index) {
-    for (int i = 0; m && i < m->count; i++)
-        if (m->entries[i].kind == GD_A_CHILD && index-- == 0)
-            return (gd_module *)m->entries[i].object;
-    return NULL;
+static gd_status find_child(gd_module *m, int index, gd_module **child) {
+    if (!m)
+        return gd_failed() ? gd_failure()
+                           : gd_fail(GD_E_ARGUMENT, "gd_module_at: the module is NULL");
+    int at = 0;
+    for (int i = 0; i < m->count; i++) {
+        if (m->entries[i].kind != GD_A_CHILD) continue;
+        if (at++ == index) *child = (gd_module *)m->entries[i].object;
+    }
+    if (*child) return GD_OK;
+    if (at == 0)
+        return gd_fail(GD_E_INDEX, "gd_module_at: there is no child %d; '%s' has no children",
+                       index, m->type);
+    return gd_fail(GD_E_INDEX, "gd_module_at: there is no child %d; '%s' has %d, numbered from 0",
+                   index, m->type, at);
+}
+
+gd_module *gd_module_at_at(const char *site, gd_module *m, int index) {
+    gd_module *child = NULL;
+    gd_report(site, find_child(m, index, &child));
+    return child;
 }
 
 typedef struct name_search {

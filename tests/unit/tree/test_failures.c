@@ -256,6 +256,7 @@ LIST(gd_module_buffers_at, UNKNOWN, gd_module_buffers(NULL))
 OBJECT(gd_module_tensor_at, gd_module_tensor(make_net(), "wieght"))
 OBJECT(gd_module_grad_at, gd_module_grad(make_net(), "wieght"))
 OBJECT(gd_module_find_at, gd_module_find(make_net(), "nowhere"))
+OBJECT(gd_module_at_at, gd_module_at(make_net(), 99))
 STATUS(gd_module_apply_at, gd_module_apply(make_net(), NULL, NULL))
 STATUS(gd_module_freeze_at, gd_module_freeze(NULL))
 STATUS(gd_module_unfreeze_at, gd_module_unfreeze(NULL))
@@ -485,6 +486,7 @@ static const row rows[] = {
     FAILS(gd_module_tensor_at),
     FAILS(gd_module_grad_at),
     FAILS(gd_module_find_at),
+    FAILS(gd_module_at_at),
     FAILS(gd_module_apply_at),
     FAILS(gd_module_freeze_at),
     FAILS(gd_module_unfreeze_at),
@@ -529,8 +531,7 @@ static bool cannot_fail(const char *type, const char *name) {
         "gd_tensor_device",   "gd_default_device", "gd_keep",
         "gd_keep_list",       "gd_retain",         "gd_data",
         "gd_device_begin",    "gd_graph_begin",    "gd_generator",
-        "gd_state_tensor_at", "gd_state_find",     "gd_module_at",
-        "gd_layer_tensor"};
+        "gd_state_tensor_at", "gd_state_find",     "gd_layer_tensor"};
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (strcmp(type, answers[i]) == 0) return true;
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
