@@ -375,6 +375,11 @@ CLEAN_TEST(an_invalid_file_fails_with_the_node_and_its_operator) {
     check_load_fails("ir_version: 10", GD_E_FORMAT, "no graph");
     check_load_fails("opset_import { version: 9 } graph { node { op_type: 'Relu' } }",
                      GD_E_UNSUPPORTED, "its opset is 9");
+    check_load_fails("graph { node { op_type: 'Relu' } }", GD_E_FORMAT,
+                     "it does not say which opset");
+    check_load_fails(
+        "opset_import { domain: 'ai.other' version: 3 } graph { node { op_type: 'Relu' } }",
+        GD_E_FORMAT, "no opset_import with the domain");
     check_load_fails(
         HEAD "graph { " INPUT(
             "x", "dim { dim_value: 3 }") "node { name: 'n' op_type: 'Frobnicate' input: 'x' "
