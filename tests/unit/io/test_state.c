@@ -357,6 +357,22 @@ CLEAN_TEST(missing_and_invalid_values_are_reported) {
     end_net(to);
 }
 
+/* Both formats of torch.save: a ZIP file, and before it pickles. */
+CLEAN_TEST(a_file_of_torch_save_names_the_converter) {
+    GD_SCOPE;
+    static const char *const begins[] = {"PK\3\4\0\0\x08\x08", "\x80\2\x8a\nl\xfc\x9c\x46"};
+    const char *path = temp_path("net.pth");
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(path, "w");
+        fwrite(begins[i], 1, 8, file);
+        fputs("and so on", file);
+        fclose(file);
+        CHECK(gd_read_state(path) == NULL && says("net.pth: is a file of PyTorch's torch.save") &&
+              says("tools/to_safetensors.py"));
+        gd_clear_error();
+    }
+}
+
 CLEAN_TEST(parts_without_state_or_with_duplicate_names_fail) {
     GD_SCOPE;
     net *n = small_net(1), *o = small_net(2);
