@@ -90,7 +90,7 @@ static const maker_kind kinds[] = {
      "gradus/dataset.h",
      "Datasets",
      "Every dataset that reads files or generates samples, as its constructor (dataset.h).",
-     {"check", "open", "get", "name", "close", "gather"}},
+     {"check", "open", "get", "name", "close", "gather", "layout"}},
     {"transform",
      "transform",
      "gd_transform *",
