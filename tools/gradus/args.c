@@ -92,6 +92,17 @@ const char *nearest_option(const command *c, const char *name, size_t length) {
     return best;
 }
 
+/* Whether a number is in the range that the help begins with: "in (0, inf): learning rate". */
+static bool check_range(const command *c, const option *o, double x, const char *text) {
+    char *end;
+    if (strncmp(o->help, "in ", 3) != 0) return true;
+    const char *range = o->help + 3;
+    const double low = strtod(range + 1, &end), high = strtod(end + 1, &end);
+    if ((*range == '[' ? x >= low : x > low) && (*end == ']' ? x <= high : x < high)) return true;
+    usage_error(c, "--%s is %s; it must be in %.*s", o->name, text, (int)(end + 1 - range), range);
+    return false;
+}
+
 static bool read_value(const command *c, const option *o, const char *text) {
     char *end;
     errno = 0;
@@ -101,13 +112,13 @@ static bool read_value(const command *c, const option *o, const char *text) {
         const long long n = strtoll(text, &end, 10);
         if (!*text || *end || errno) break;
         *(int64_t *)o->into = n;
-        return true;
+        return check_range(c, o, (double)n, text);
     }
     case NUMBER: {
         const double x = strtod(text, &end);
         if (!*text || *end || errno || !isfinite(x)) break;
         *(double *)o->into = x;
-        return true;
+        return check_range(c, o, x, text);
     }
     default: break;
     }

@@ -4,7 +4,7 @@
  *     static int64_t epochs = 5;
  *     static const option options[] = {
  *         {"out", TEXT, &out, "FILE", "file of the saved model"},
- *         {"epochs", INTEGER, &epochs, "N", "passes over all samples"},
+ *         {"epochs", INTEGER, &epochs, "N", "in [1, inf): passes over all samples"},
  *         {0}};
  */
 #ifndef GRADUS_TOOL_ARGS_H
@@ -20,7 +20,7 @@ typedef struct option {
     option_type type;
     void *into;        /* const char **, int64_t *, double *, bool * */
     const char *value; /* placeholder of its value in the help: "FILE" */
-    const char *help;
+    const char *help;  /* that of a number may begin with its range, as in records */
 } option;
 
 enum { MAX_WORDS = 64 }; /* arguments that are not options */

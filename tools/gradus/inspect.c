@@ -54,7 +54,7 @@ static int run_summary(int count, const char **words) {
     if (count != 1)
         return usage_error(&summary_command, "it needs one net; there are %d arguments", count);
     gd_module *net = make_model(words[0], NULL, &a);
-    if (!net) return failed();
+    if (!net) return FAILED;
     gd_shape dims;
     if (s.input && !read_sizes(s.input, &dims))
         return usage_error(&summary_command, "--input needs sizes such as 1,3,224,224; it is '%s'",
