@@ -43,7 +43,7 @@ typedef struct gd_dataset_rules {
     gd_status (*gather)(const gd_dataset *dataset, const int64_t *indices, int64_t count,
                         gd_sample *batch);
     gd_status (*layout)(const gd_dataset *dataset, char **text); /* see gd_dataset_layout */
-    gd_dataset_type defined; /* of a user-defined record */
+    gd_dataset_type defined;                                     /* of a user-defined record */
 } gd_dataset_rules;
 
 struct gd_dataset {
