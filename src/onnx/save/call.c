@@ -108,7 +108,9 @@ static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
             "library "
             "reads",
             c->label, c->op->name);
-    if (!s->own_ops && c->op->expand && gd_onnx_has_unknown_size(c))
+    /* the body of a random op is not saved for known sizes either */
+    if (!s->own_ops && c->op->expand && !(c->op->flags & GD_OP_RANDOM) &&
+        gd_onnx_has_unknown_size(c))
         return gd_fail(
             GD_E_UNSUPPORTED,
             "'%s' is %s, which is saved as other operators, and for unknown sizes (%s) these "

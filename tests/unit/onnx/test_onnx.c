@@ -263,6 +263,23 @@ CLEAN_TEST(saving_fails_with_the_missing_or_unsupported_part) {
                      says("'shuffled' is randperm, which ONNX has no operator for"),
                  "%s", gd_error_message());
     gd_clear_error();
+    gd_tensor *rows, *spread, *drawn; /* the reason may be the sizes, or the random numbers */
+    {
+        GD_GRAPH(n.graph);
+        rows = gd_placeholder(gd_dims(GD_ANY, 4), .name = "rows");
+        spread = gd_named(gd_var(rows), "spread");
+        drawn = gd_named(gd_bernoulli(rows), "drawn");
+    }
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(rows), gd_list(spread)) ==
+                         GD_E_UNSUPPORTED &&
+                     says("'spread' is var, which is saved as other operators, and for unknown "
+                          "sizes (x is f32[?,4])"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(rows), gd_list(drawn)) == GD_E_UNSUPPORTED &&
+                     says("'drawn' is bernoulli, which ONNX has no operator for"),
+                 "%s", gd_error_message());
+    gd_clear_error();
     CHECK(!file_exists(path) && !gd_failed());
 }
 
