@@ -90,16 +90,16 @@ static gd_status fail_at_mark(const table_reader *r, const gd_csv_column *c) {
     char place[32];
     snprintf(place, sizeof place, r->table->header ? "%d" : "%d (counted from 0)",
              c->field + r->table->header);
-    return gd_fail(
-        GD_E_FORMAT,
-        "%s: line %lld, column %s%s%s%s: '%s' looks like a number with a decimal %s, and "
-        "so do %lld of the %lld texts of this column; %s, and types='%s:category' keeps "
-        "them as categories",
-        r->path, (long long)c->marked_line, place, r->table->header ? " (" : "",
-        r->table->header ? c->name : "", r->table->header ? ")" : "", c->marked_text,
-        comma ? "point" : "comma", (long long)c->marked, (long long)c->texts,
-        comma ? "decimal=point reads them as numbers" : "decimal=comma reads them as numbers",
-        c->name);
+    return gd_fail(GD_E_FORMAT,
+                   "%s: line %lld, column %s%s%s%s: '%s' looks like a number with a decimal %s, "
+                   "as %lld of the %lld texts of this column do; %s, and types='%s:category' keeps "
+                   "them as categories",
+                   r->path, (long long)c->marked_line, place, r->table->header ? " (" : "",
+                   r->table->header ? c->name : "", r->table->header ? ")" : "", c->marked_text,
+                   comma ? "point" : "comma", (long long)c->marked, (long long)c->texts,
+                   comma ? "decimal=point reads them as numbers"
+                         : "decimal=comma reads them as numbers",
+                   c->name);
 }
 
 static gd_status choose_kinds(table_reader *r) {
