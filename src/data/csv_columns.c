@@ -222,7 +222,7 @@ gd_status gd_csv_add_category(gd_csv_column *c, const char *text, size_t length,
         return gd_no_memory(path, "for its table");
     }
     c->categories[c->n_categories++] = strcpy(name, text);
-    if (!gd_names_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
+    if (!gd_name_map_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
         return gd_no_memory(path, "for its table");
     return GD_OK;
 }

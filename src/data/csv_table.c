@@ -117,7 +117,7 @@ static gd_status choose_kinds(table_reader *r) {
 static gd_status category_code(const table_reader *r, gd_csv_column *c, const gd_csv_field *f,
                                float *value) {
     const char *text = gd_csv_is_missing(f) ? "" : f->text;
-    uintptr_t code = (uintptr_t)gd_names_find(&c->codes, text);
+    uintptr_t code = (uintptr_t)gd_name_map_find(&c->codes, text);
     if (!code && r->like)
         return fail_at_field(r, c, f, "is a category that the training table does not have");
     if (!code) {
@@ -208,12 +208,12 @@ static gd_status sort_categories(gd_csv_table *t, gd_csv_column *c, int column, 
         if (*f.text && !gd_csv_number(&f, t->decimal, &order[i].number)) numbers = false;
     }
     if (enough) qsort(order, (size_t)n, sizeof *order, numbers ? by_number : by_name);
-    gd_names_free(&c->codes);
-    c->codes = (gd_names){0};
+    gd_name_map_free(&c->codes);
+    c->codes = (gd_name_map){0};
     for (int i = 0; enough && i < n; i++) {
         codes[order[i].old] = (float)i;
         names[i] = c->categories[order[i].old];
-        enough = gd_names_add(&c->codes, names[i], (void *)(uintptr_t)(i + 1));
+        enough = gd_name_map_add(&c->codes, names[i], (void *)(uintptr_t)(i + 1));
     }
     for (int64_t row = 0; enough && row < t->rows; row++) {
         float *value = &t->values[row * t->n_columns + column];
@@ -292,7 +292,7 @@ void gd_csv_table_free(gd_csv_table *t) {
         gd_csv_column *c = &t->columns[i];
         for (int k = 0; k < c->n_categories; k++) gd_free(c->categories[k]);
         gd_free(c->categories);
-        gd_names_free(&c->codes);
+        gd_name_map_free(&c->codes);
         gd_free(c->name);
     }
     for (int i = 0; t->field_names && i < t->n_fields; i++) gd_free(t->field_names[i]);
