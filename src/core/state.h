@@ -60,9 +60,9 @@ gd_status gd_state_put_object(gd_state *state, const char *name, void *object); 
 
 /* A name for data that belongs to a tensor of another object, as the moments of an optimizer belong
  * to parameters: "fc1.weight.exp_avg" if a module of the same save holds the parameter, in any
- * order of the parts, otherwise "INDEX.exp_avg". It lives as long as the state. NULL if out of
- * memory. */
-const char *gd_state_name_for(gd_state *state, const gd_tensor *of, int64_t index,
+ * order of the parts, otherwise "OWN.exp_avg", or "INDEX.exp_avg" if `own` is NULL. It lives as long
+ * as the state. NULL if out of memory. */
+const char *gd_state_name_for(gd_state *state, const gd_tensor *of, const char *own, int64_t index,
                               const char *suffix);
 
 /* Registers a callback. If out of memory, calls it immediately and fails. */
@@ -85,7 +85,7 @@ gd_status gd_loading_object(gd_loading *in, const char *name, void *object); /* 
 
 /* The name of gd_state_name_for, or another form of it ("net.fc1.weight.exp_avg", "0.exp_avg") that
  * the source has. */
-const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, int64_t index,
+const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, const char *own, int64_t index,
                                 const char *suffix);
 
 gd_status gd_loading_when_done(gd_loading *in, gd_state_done done, void *user);

@@ -183,7 +183,7 @@ gd_status gd_loading_when_done(gd_loading *in, gd_state_done done, void *user) {
     return gd_path_when_done(&in->path, done, user);
 }
 
-const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, int64_t index,
+const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, const char *own, int64_t index,
                                 const char *suffix) {
     const gd_state_tensor *e = gd_state_entry_of(in->naming, of);
     char number[32];
@@ -191,12 +191,12 @@ const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, int64_t ind
     const char *local = e ? e->name + e->part : NULL;
     const bool is_unique = e && !e->ambiguous && *local;
     /* first the form that a save would choose */
-    const char *forms[] = {!e          ? number
+    const char *forms[] = {!e          ? (own ? own : number)
                            : is_unique ? local
                                        : e->name,
-                           is_unique ? e->name : NULL, e ? number : NULL};
+                           is_unique ? e->name : NULL, e ? own : NULL, e || own ? number : NULL};
     const char *first = NULL;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const char *name = forms[i] ? gd_path_text(&in->path, forms[i], suffix) : NULL;
         if (forms[i] && (!name || gd_loading_has(in, name))) return name;
         if (!first) first = name;

@@ -54,7 +54,8 @@ static const maker_kind kinds[] = {
      "optim/optimizer.h",
      "gradus/tensor.h",
      "Optimizers",
-     "Every optimizer, as its constructor (optim.h). Formulas are PyTorch's.",
+     "Every optimizer, as its constructors (optim.h): for a list of parameters, and with _of for a "
+     "module, whose later parameters it takes in. Formulas are PyTorch's.",
      {"check", "slots", "update"}},
     {"schedule",
      "lr",
@@ -211,13 +212,36 @@ void each_maker_attr(void (*look)(const gd_op_attr *attr, const char *path, int 
 
 /* --- the header of a kind --------------------------------------------------------------------- */
 
-static void print_maker_comment(FILE *out, const maker *m) {
+static bool has_groups(const maker_kind *k) { return strcmp(k->word, "optimizer") == 0; }
+
+/* An optimizer has a second constructor, gd_optim_NAME_of, for the parameters of a module. */
+static int constructor_count(const maker_kind *k) { return has_groups(k) ? 2 : 1; }
+static const char *suffix_of(int constructor) { return constructor ? "_of" : ""; }
+static const char *type_of(const maker_kind *k, int constructor) {
+    return constructor ? "gd_module *" : k->type;
+}
+static const char *subject_of(const maker_kind *k, int constructor) {
+    return constructor ? "module" : k->subject;
+}
+
+/* gd_optim_adam(parameters) */
+static void print_call(FILE *out, const maker *m, int constructor) {
     const gd_record *r = &m->record;
-    fprintf(out, "/* gd_%s(%s", m->full, m->kind->subject ? m->kind->subject : "");
-    int n = m->kind->subject != NULL;
+    const char *subject = subject_of(m->kind, constructor);
+    fprintf(out, "gd_%s%s(%s", m->full, suffix_of(constructor), subject ? subject : "");
+    int n = subject != NULL;
     for (int i = 0; i < r->n_attrs; i++)
         if (r->attrs[i].required) fprintf(out, "%s%s", n++ ? ", " : "", r->attrs[i].name);
-    fputs(")\n * ", out);
+    fputc(')', out);
+}
+
+static void print_maker_comment(FILE *out, const maker *m) {
+    const gd_record *r = &m->record;
+    for (int i = 0; i < constructor_count(m->kind); i++) {
+        fputs(i ? ", " : "/* ", out);
+        print_call(out, m, i);
+    }
+    fputs("\n * ", out);
     for (const char *c = r->doc; *c; c++) {
         fputc(*c, out);
         if (*c == '\n') fputs(" * ", out);
@@ -254,31 +278,34 @@ static void print_struct(FILE *out, const maker *m) {
             m->full);
 }
 
-static void print_maker_prototype(FILE *out, const maker *m) {
-    fprintf(out, "%sgd_%s_at(const char *site", m->kind->returns, m->full);
-    if (m->kind->type)
-        fprintf(out, ", %s%s%s", m->kind->type, strchr(m->kind->type, '*') ? "" : " ",
-                m->kind->subject);
+static void print_maker_prototype(FILE *out, const maker *m, int constructor) {
+    const char *type = type_of(m->kind, constructor);
+    fprintf(out, "%sgd_%s%s_at(const char *site", m->kind->returns, m->full,
+            suffix_of(constructor));
+    if (type)
+        fprintf(out, ", %s%s%s", type, strchr(type, '*') ? "" : " ",
+                subject_of(m->kind, constructor));
     if (m->record.n_attrs) fprintf(out, ", const gd_%s_options *options", m->full);
     fputc(')', out);
 }
 
 /* The macro's arguments end with an underscore, because the struct's fields have the same names. */
-static void print_maker_macro(FILE *out, const maker *m) {
+static void print_maker_macro(FILE *out, const maker *m, int constructor) {
     const gd_record *r = &m->record;
-    int n = m->kind->subject != NULL, options = 0, first = 1;
-    fprintf(out, "#define gd_%s(%s", m->full, m->kind->subject ? m->kind->subject : "");
+    const char *subject = subject_of(m->kind, constructor), *suffix = suffix_of(constructor);
+    int n = subject != NULL, options = 0, first = 1;
+    fprintf(out, "#define gd_%s%s(%s", m->full, suffix, subject ? subject : "");
     for (int i = 0; i < r->n_attrs; i++) {
         if (r->attrs[i].required) fprintf(out, "%s%s_", n++ ? ", " : "", r->attrs[i].name);
         options += !r->attrs[i].required;
     }
-    fprintf(out, "%s) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE",
+    fprintf(out, "%s) \\\n    GD_WITH_OPTIONS_(gd_%s%s_at(GD_HERE",
             !options ? ""
             : n      ? ", ..."
                      : "...",
-            m->full);
-    if (m->kind->subject) fprintf(out, ", %s", m->kind->subject);
-    const bool required = n > (m->kind->subject != NULL);
+            m->full, suffix);
+    if (subject) fprintf(out, ", %s", subject);
+    const bool required = n > (subject != NULL);
     if (r->n_attrs) {
         fprintf(out, ", %s(gd_%s_options, (", required ? "GD_MADE_WITH_" : "GD_OPTIONS_", m->full);
         for (int i = 0; i < r->n_attrs; i++) {
@@ -305,8 +332,6 @@ static void print_maker_macro(FILE *out, const maker *m) {
 }
 
 /* --- groups of an optimizer ------------------------------------------------------------------- */
-
-static bool has_groups(const maker_kind *k) { return strcmp(k->word, "optimizer") == 0; }
 
 /* The options of a group of parameters: those of all optimizers, each once, with no defaults.
  * Options of the same name have the same type; bools are integers, so that "not given" is a
@@ -382,10 +407,12 @@ static void write_kind(const maker_kind *k) {
         if (makers[i]->kind != k) continue;
         print_maker_comment(out, makers[i]);
         print_struct(out, makers[i]);
-        fputs("GD_API ", out);
-        print_maker_prototype(out, makers[i]);
-        fputs(";\n", out);
-        print_maker_macro(out, makers[i]);
+        for (int c = 0; c < constructor_count(k); c++) {
+            fputs("GD_API ", out);
+            print_maker_prototype(out, makers[i], c);
+            fputs(";\n", out);
+            print_maker_macro(out, makers[i], c);
+        }
     }
     if (has_groups(k)) print_group(out);
     fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic "
@@ -474,10 +501,13 @@ static void write_maker_calls(void) {
                     "gd_%s_options gd_%s_defaults(void) { return *(const gd_%s_options "
                     "*)gd_maker_%s.record.defaults; }\n",
                     m->full, m->full, m->full, m->full);
-        print_maker_prototype(out, m);
-        fprintf(out, " {\n    return gd_%s_make(site, &gd_maker_%s, %s%s%s);\n}\n\n", m->kind->word,
-                m->full, m->kind->subject ? m->kind->subject : "", m->kind->subject ? ", " : "",
-                m->record.n_attrs ? "options" : "NULL");
+        for (int c = 0; c < constructor_count(m->kind); c++) {
+            const char *subject = subject_of(m->kind, c);
+            print_maker_prototype(out, m, c);
+            fprintf(out, " {\n    return gd_%s_make%s(site, &gd_maker_%s, %s%s%s);\n}\n\n",
+                    m->kind->word, suffix_of(c), m->full, subject ? subject : "",
+                    subject ? ", " : "", m->record.n_attrs ? "options" : "NULL");
+        }
     }
     print_attrs(out, &group_maker()->record);
     fprintf(
@@ -519,13 +549,14 @@ static void write_kind_page(const maker_kind *k) {
     for (int i = 0; i < n_makers; i++) {
         const gd_record *r = &makers[i]->record;
         if (makers[i]->kind != k) continue;
-        fprintf(out, "### `gd_%s(%s", makers[i]->full, k->subject ? k->subject : "");
-        int n = k->subject != NULL, options = 0;
-        for (int a = 0; a < r->n_attrs; a++) {
-            if (r->attrs[a].required) fprintf(out, "%s%s", n++ ? ", " : "", r->attrs[a].name);
-            options += !r->attrs[a].required;
+        for (int c = 0; c < constructor_count(k); c++) {
+            fputs(c ? ", `" : "### `", out);
+            print_call(out, makers[i], c);
+            fputc('`', out);
         }
-        fputs(")`\n\n", out);
+        fputs("\n\n", out);
+        int options = 0;
+        for (int a = 0; a < r->n_attrs; a++) options += !r->attrs[a].required;
         print_doc(out, r->doc);
         if (options) fputs("\n| option | type | default | |\n|---|---|---|---|\n", out);
         for (int a = 0; a < r->n_attrs; a++)
