@@ -15,7 +15,7 @@
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
-static gd_status first_device(gd_walk *w, gd_module *m) {
+static gd_status first_device(gd_tree_walk *w, gd_module *m) {
     gd_device **device = w->user;
     if (!*device) *device = m->device;
     return GD_OK;
@@ -26,7 +26,7 @@ gd_device *gd_optimizer_device(const gd_optimizer *o, int group) {
     if (g->n_parts > 0) return g->parts[0].parameters[0]->device;
     gd_device *device = NULL;
     if (o->of && o->of->module)
-        gd_module_walk(o->of->module, &(gd_walk){.module = first_device, .user = &device});
+        gd_module_walk(o->of->module, &(gd_tree_walk){.module = first_device, .user = &device});
     return device ? device : gd_default_device();
 }
 
@@ -229,7 +229,7 @@ static gd_status fail_foreign(const gd_optimizer *o, const gd_tensor *p, int num
                    "parameter %d of the optimizer,%s %s, is not a parameter of the net; create the "
                    "optimizer from gd_module_parameters of this net, or as an optimizer of it "
                    "(gd_optim_%s_of)",
-                   number, own, gd_describe(p, text, sizeof text), o->maker->record.name);
+                   number, own, gd_describe(p, text, sizeof text), o->factory->record.name);
 }
 
 static gd_status check_list(const gd_optimizer *o, gd_tensors of_net, gd_map *known) {

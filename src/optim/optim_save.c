@@ -43,7 +43,7 @@ static void free_paths(paths *p) {
     gd_map_free(&p->numbers);
 }
 
-static gd_status add_path(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status add_path(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     paths *p = w->user;
     (void)holder;
     if (e->kind != GD_A_PARAMETER) return GD_OK;
@@ -59,7 +59,7 @@ static gd_status read_paths(const gd_optimizer *o, paths *p) {
     *p = (paths){.count = 0};
     if (!o->of || !o->of->module) return GD_OK;
     const gd_status status =
-        gd_module_walk(o->of->module, &(gd_walk){.tensor = add_path, .user = p});
+        gd_module_walk(o->of->module, &(gd_tree_walk){.tensor = add_path, .user = p});
     if (status != GD_OK) free_paths(p);
     return status;
 }

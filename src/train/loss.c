@@ -54,7 +54,7 @@ static gd_status check_outputs(const gd_batch_result *r, int64_t outputs) {
  * its required inputs need besides the targets. */
 static gd_status call_layer(gd_module *layer, const gd_batch_result *r, gd_tensor **loss) {
     gd_tensor *in[MAX_LOSS_INPUTS];
-    int64_t outputs = layer->maker->record.n_required - r->targets.count;
+    int64_t outputs = layer->factory->record.n_required - r->targets.count;
     if (outputs < 1) outputs = 1;
     GD_TRY(check_outputs(r, outputs));
     int64_t n = 0;
@@ -117,7 +117,7 @@ static gd_status expand_sample_weights(gd_tensor *weight, const gd_tensor *each,
 
 /* The axis of the classes in outputs (N, C, ...): the option `axis` of the loss, if it has one. */
 static int class_axis(const gd_module *loss, const gd_tensor *each) {
-    const int64_t *axis = gd_maker_option(loss->maker, loss->options, "axis", NULL);
+    const int64_t *axis = gd_factory_option(loss->factory, loss->options, "axis", NULL);
     if (!axis) return 1;
     return (int)(*axis < 0 ? *axis + each->rank + 1 : *axis);
 }
@@ -156,9 +156,9 @@ static gd_status element_weights(gd_batches *b, gd_batch_result *r, const gd_ten
                                  gd_tensor **w) {
     GD_NO_GRAD;
     gd_tensor *target = r->targets.count ? r->targets.at[0] : NULL, *classes = NULL, *kept = NULL;
-    const gd_maker *maker = b->training->loss_each->maker;
+    const gd_factory *factory = b->training->loss_each->factory;
     const int64_t *ignore =
-        gd_maker_option(maker, b->training->loss_each->options, "ignore_index", NULL);
+        gd_factory_option(factory, b->training->loss_each->options, "ignore_index", NULL);
     *w = NULL;
     if (r->weight) GD_TRY(expand_sample_weights(r->weight, each, w));
     if (ignore && target && !gd_is_float(target->dtype) &&
