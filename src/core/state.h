@@ -174,8 +174,8 @@ typedef struct gd_source {
 } gd_source;
 
 /* Loads all parts; a failure changes nothing, unless it is one of the file or the device while
- * tensors are written, which the message then says. With a report, tensors and values that do not fit are
- * listed in the report and left unchanged, instead of failing. */
+ * tensors are written, which the message then says. With a report, tensors and values that do not
+ * fit are listed in the report and left unchanged, instead of failing. */
 gd_status gd_loading_load(const gd_source *source, gd_state_parts parts, gd_load_report *report);
 
 #endif

@@ -50,7 +50,7 @@ struct gd_loading {
     gd_map by_target;         /* the latest request of a storage, or of the address of a value */
     gd_request *requests;
     int n_requests, requests_room;
-    void *pieces; /* memory for the conversion or upload of tensors in pieces; NULL: none needs it */
+    void *pieces; /* memory for conversions and uploads in pieces; NULL: there are none */
     gd_state_path path;
     bool no_memory; /* a query ran out of memory: the load fails at the end */
 };

@@ -1,8 +1,8 @@
 /* state_write.c - writes one tensor or value of a load.
  *
  * The elements of a file are read where they belong if they need no conversion. Otherwise, and for
- * devices whose memory the host cannot write, they are read in pieces that fit a cache. Tensors with
- * other strides than row-major ones are rare: all of their elements are staged.
+ * devices whose memory the host cannot write, they are read in pieces that fit a cache. Tensors
+ * with other strides than row-major ones are rare: all of their elements are staged.
  */
 #include <string.h>
 

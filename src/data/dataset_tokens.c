@@ -14,9 +14,9 @@
 /*dataset tokens(path:string, length:int)
  * Files of token ids, cut into windows of `length` tokens that may begin in one file and end in
  * the next. `path` is a file, a folder, or a pattern such as 'data/train_*.bin'; several files are
- * read in the order of their names. A sample is read from the files when it is needed; gzipped files
- * are unpacked into memory. .npy files have a type; others are raw and little-endian. Samples: ids, i64 (length), and as target the same
- * shifted by one token.
+ * read in the order of their names. A sample is read from the files when it is needed; gzipped
+ * files are unpacked into memory. .npy files have a type; others are raw and little-endian.
+ * Samples: ids, i64 (length), and as target the same shifted by one token.
  *   type {uint16, int32} = uint16   of files that are not .npy
  *   skip int = 0                    bytes of a header at the start of each such file
  *   stride int = 0                  distance between the starts of two samples; 0: length

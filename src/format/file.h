@@ -9,8 +9,8 @@
  * the disk, too; if that fails, the commit fails although the new file is in place. A killed
  * process leaves its temporary file; the next writer of the same target removes it (file_claim.h).
  *
- * Files are never mapped into memory: if another program truncated one, an access beyond its new end
- * would end the process. A read there is a failure.
+ * Files are never mapped into memory: if another program truncated one, an access beyond its new
+ * end would end the process. A read there is a failure.
  *
  * Messages name the file. GD_E_IO: a system call failed; GD_E_FORMAT: a read beyond the end.
  */

@@ -37,7 +37,7 @@ static bool call_fails(char call) {
     return true;
 }
 
-/* The disk is full if the folder has more files than this, with the one being written; -1: never. */
+/* The disk is full if the folder has more files than this, with the one being written; -1: off. */
 static int disk_holds = -1;
 static const char *folder;
 static int fewest; /* files in the folder during writes, with the one being written */
