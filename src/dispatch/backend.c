@@ -1,10 +1,12 @@
 /* backend.c - finds and loads backend libraries (gradus/backend.h), when a program asks for a device
  * by name. */
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "core/alloc.h"
 #include "dispatch/call.h"
@@ -72,19 +74,25 @@ static void *open_in_folder(const char *directory, size_t length, const char *ki
     return library;
 }
 
-/* The folder of this library, or of the program that it is linked into. Returns its length. */
+/* The folder of this library, or of the program that it is linked into. Returns its length. The
+ * name of a program, as dladdr gives it, is what its caller chose, so a program is found through
+ * /proc. One with the privileges of another user, to which others may have links, has no folder. */
 static size_t library_folder(char *path) {
     Dl_info info;
+    struct link_map *map = NULL;
     path[0] = 0;
-    if (!dladdr((void *)(uintptr_t)library_folder, &info) || !info.dli_fname) return 0;
-    if (!realpath(info.dli_fname, path)) return 0;
+    if (!dladdr1((void *)(uintptr_t)library_folder, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+        return 0;
+    const bool is_library = map->l_name && *map->l_name;
+    if (!is_library && getauxval(AT_SECURE)) return 0;
+    if (!realpath(is_library ? map->l_name : "/proc/self/exe", path)) return 0;
     char *slash = strrchr(path, '/');
     return slash ? (size_t)(slash - path) : 0;
 }
 
 static gd_status find_library(const char *kind, void **library) {
     char searched[SEARCHED_BYTES] = "", folder[4096];
-    const char *path = getenv("GRADUS_BACKEND_PATH");
+    const char *path = secure_getenv("GRADUS_BACKEND_PATH"); /* not in a set-user-ID program */
     *library = NULL;
     while (path && *path && !*library) {
         const size_t length = strcspn(path, ":");
