@@ -51,12 +51,7 @@ if(CUDA_WANTED)
 endif()
 
 # What `tools/setup.sh cuda` fetches: headers of libraries, and NVRTC for tests.
-set(CUDA_PACKAGES $ENV{GRADUS_CUDA_PACKAGES})
-if(NOT CUDA_PACKAGES AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
-  set(CUDA_PACKAGES $ENV{XDG_CACHE_HOME}/gradus/cuda)
-elseif(NOT CUDA_PACKAGES)
-  set(CUDA_PACKAGES $ENV{HOME}/.cache/gradus/cuda)
-endif()
+execute_process(COMMAND sh ${CMAKE_SOURCE_DIR}/tools/cuda_folder.sh OUTPUT_VARIABLE CUDA_PACKAGES OUTPUT_STRIP_TRAILING_WHITESPACE)
 
 if(GRADUS_HAS_CUDA)
   # The generator writes the kernels of elementwise ops (codegen/opgen/cuda.c). Their machine code comes from one
