@@ -110,6 +110,7 @@ CLEAN_TEST(tokens_span_shards) {
     CHECK_INTEGERS(gd_dataset_get(d, 0).at[1], 1001, 1002, 1003);
     CHECK_INTEGERS(gd_dataset_get(d, 1).at[0], 1002, 1003, 1004);
     CHECK_INTEGERS(gd_dataset_get(d, 3).at[1], 1007, 1008, 1009);
+    check_gather(d);
     CHECK(gd_dataset_count(gd_dataset_tokens(temp_path("shard_*.bin"), 10)) == 1);
     CHECK(!gd_dataset_tokens(temp_path("shard_*.bin"), 11) && says("has 11 tokens"));
     gd_clear_error();
