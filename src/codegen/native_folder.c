@@ -29,7 +29,7 @@ typedef struct walk {
     char *why;
 } walk;
 
-enum { MOST_LINKS = 40 }; /* as the kernel follows */
+enum { MAX_LINKS = 40 }; /* as the kernel follows */
 
 /* --- the path --------------------------------------------------------------------------------- */
 
@@ -129,7 +129,7 @@ static bool follow_link(walk *w, int link, const char *name) {
     const ssize_t bytes = readlinkat(link, "", target, sizeof target);
     close(link);
     errno = ELOOP;
-    if (bytes <= 0 || ++w->links > MOST_LINKS) return fail_at(w, name);
+    if (bytes <= 0 || ++w->links > MAX_LINKS) return fail_at(w, name);
     strcpy(rest, w->rest);
     errno = ENAMETOOLONG;
     if (snprintf(w->rest, sizeof w->rest, "%.*s/%s", (int)bytes, target, rest) >= PATH_MAX)
