@@ -107,15 +107,19 @@ static bool takes_dtype(const gd_kernel *k, const gd_kernel_call *call) {
     return !k->dtypes || (k->dtypes >> call->out[0].dtype & 1);
 }
 
+/* Whether kernel i of the list can run the call. */
+static inline bool kernel_matches(const gd_kernel_list *list, int i, const gd_kernel_call *call) {
+    const gd_kernel *k = list->entries[i];
+    if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) return false;
+    return takes_dtype(k, call) && (!k->match || k->match(call));
+}
+
 /* Kernels are registered before they are used, so reading takes no lock. */
 static const gd_kernel *select_kernel(gd_kernel_list *lists, const gd_kernel_call *call,
                                       const char *device) {
-    gd_kernel_list *list = find_kernels(lists, device);
-    for (int i = 0; list && i < list->count; i++) {
-        const gd_kernel *k = list->entries[i];
-        if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) continue;
-        if (takes_dtype(k, call) && (!k->match || k->match(call))) return k;
-    }
+    const gd_kernel_list *list = find_kernels(lists, device);
+    for (int i = 0; list && i < list->count; i++)
+        if (kernel_matches(list, i, call)) return list->entries[i];
     return NULL;
 }
 
@@ -126,6 +130,21 @@ const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, c
     if (!k && op->ir) k = select_kernel(elementwise_kernels, call, device);
     if (!k && op->fusion) k = select_kernel(reduction_kernels, call, device);
     return k;
+}
+
+const gd_kernel *gd_kernel_select_next(const gd_op *op, const gd_kernel_call *call,
+                                       const char *device) {
+    gd_kernel_list *const lists[] = {call->each ? list_kernels : op->state->kernels,
+                                     !call->each && op->ir ? elementwise_kernels : NULL,
+                                     !call->each && op->fusion ? reduction_kernels : NULL};
+    bool passed = false; /* the kernel that declined */
+    for (int l = 0; l < 3; l++) {
+        const gd_kernel_list *list = lists[l] ? find_kernels(lists[l], device) : NULL;
+        for (int i = 0; list && i < list->count; i++)
+            if (!passed) passed = list->entries[i] == call->kernel;
+            else if (kernel_matches(list, i, call)) return list->entries[i];
+    }
+    return NULL;
 }
 
 bool gd_kernel_exists(const gd_op *op, const char *device) {
