@@ -1,11 +1,13 @@
 /* kernel_blocks.c - reads the blocks of kernels, and writes their tables.
  *
  *     / *kernel conv2d.winograd  rank 20  wide  dtypes f32 f16 bf16
+ *      * 3x3, stride 1, at least 16 channels.
+ *      * /
  *
- * The first line has the op, a dot, a name for the kernel, and words (CONTRIBUTING.md explains them).
- * A block may register the same functions for several ops: "softmax.rows, log_softmax.rows  ...", or
- * "conv{1,2,3}d.gemm ...". A comma at the end of a line continues the list on the next one. OP in the
- * name of a function stands for the op: "run run_OP".
+ * The head has the op, a dot, a name for the kernel, and words (CONTRIBUTING.md explains them). Lines
+ * below it that are indented further belong to it. The rest documents the kernel. A block may register
+ * the same functions for several ops: "softmax.rows, log_softmax.rows  ...", or "conv{1,2,3}d.gemm ...".
+ * OP in the name of a function stands for the op: "run run_OP".
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -61,10 +63,10 @@ static char *function_of(kernel *k, int which) {
 
 /* OP in the name stands for that of the op. */
 static void set_kernel_function(kernel *k, int which, const char *name) {
-    const char *mark = strstr(name, "OP");
-    const int before = (int)(mark ? mark - name : (long)strlen(name));
+    const char *found = strstr(name, "OP");
+    const int before = (int)(found ? found - name : (long)strlen(name));
     const int size = snprintf(function_of(k, which), sizeof k->run, "%.*s%s%s", before, name,
-                              mark ? k->op : "", mark ? mark + 2 : "");
+                              found ? k->op : "", found ? found + 2 : "");
     if (size >= (int)sizeof k->run)
         die(k->source->path, k->line, "the name '%s' is too long", name);
 }
@@ -141,10 +143,11 @@ static void find_kernel_functions(kernel *k, const char *rules) {
 }
 
 /* Adds the kernel of one op. `name` is "conv2d.gemm", `rules` "convNd" for all variants. */
-static void add_kernel(source *s, int line, char *name, const char *rules, char **words, int n) {
+static void add_kernel(source *s, int line, char *name, const char *rules, char **words, int n,
+                       const char *doc) {
     if (n_kernels == MAX_KERNELS) die(s->path, line, "more than %d kernels", MAX_KERNELS);
     kernel *k = &kernels[n_kernels++];
-    *k = (kernel){.source = s, .rank = 1, .line = line};
+    *k = (kernel){.source = s, .rank = 1, .line = line, .doc = doc};
     char *dot = strchr(name, '.');
     if (!dot || dot == name || !dot[1] || strlen(name) >= sizeof k->op)
         die(s->path, line, "'%s' is not op.variant", name);
@@ -160,11 +163,30 @@ static void add_kernel(source *s, int line, char *name, const char *rules, char 
     s->has_kernels = true;
 }
 
-/* Cuts the head of a block, all lines up to the first that does not end with a comma, into words. */
-static int head_words(char *text, char **words, const source *s, int line) {
+/* The text below the head, which ends before the first line that is not indented. The head ends with 0
+ * afterwards. */
+static char *cut_head(char *text) {
     char *end = text + strcspn(text, "\n");
-    while (*end && end > text && end[-1] == ',') end += 1 + strcspn(end + 1, "\n");
+    while (*end && end[1] == ' ') end += 1 + strcspn(end + 1, "\n");
+    char *rest = *end ? end + 1 : end;
     *end = 0;
+    return rest;
+}
+
+/* The text in one line. */
+static char *join_lines(const char *text) {
+    char *line = malloc(strlen(text) + 1), *to = line;
+    for (const char *c = text; *c; c++) {
+        const bool space = *c == ' ' || *c == '\n';
+        if (!space) *to++ = *c;
+        else if (to > line && to[-1] != ' ') *to++ = ' ';
+    }
+    while (to > line && to[-1] == ' ') to--;
+    *to = 0;
+    return line;
+}
+
+static int cut_words(char *text, char **words, const source *s, int line) {
     int n = 0;
     for (char *w = strtok(text, " \n"); w; w = strtok(NULL, " \n")) {
         if (n == MAX_WORDS) die(s->path, line, "more than %d words", MAX_WORDS);
@@ -176,7 +198,8 @@ static int head_words(char *text, char **words, const source *s, int line) {
 void add_kernels(source *s, const char *start, const char *end) {
     const int line = line_of(s, start);
     char *text = block_text(start, end), *words[MAX_WORDS];
-    const int n = head_words(text, words, s, line);
+    const char *doc = join_lines(cut_head(text)); /* not freed */
+    const int n = cut_words(text, words, s, line);
     int names = 0;
     while (names < n && words[names][strlen(words[names]) - 1] == ',')
         words[names][strlen(words[names]) - 1] = 0, names++;
@@ -188,7 +211,7 @@ void add_kernels(source *s, const char *start, const char *end) {
             if (!name) die(s->path, line, "expected '}' in %s", words[i]);
             variant_rules_name(words[i], rules, sizeof rules);
             rules[strcspn(rules, ".")] = 0;
-            add_kernel(s, line, name, rules, words + names, n - names);
+            add_kernel(s, line, name, rules, words + names, n - names, doc);
             free(name);
         }
     free(text);
@@ -230,6 +253,10 @@ static void print_kernel(FILE *out, kernel *k) {
     for (int i = 0; i < N_KERNEL_FUNCTIONS; i++)
         if (function_of(k, i)[0])
             fprintf(out, ", .%s = %s", kernel_functions[i].word, function_of(k, i));
+    if (k->doc[0]) {
+        fputs(", .doc = ", out);
+        print_string(out, k->doc);
+    }
     fputs("},\n", out);
 }
 
