@@ -1,5 +1,6 @@
 /* kernel_listing.c - how each op runs on each kind of device: by a kernel, an expression or a
- * body. */
+ * body; and kernels as text. */
+#include <stdio.h>
 #include <string.h>
 
 #include "dispatch/op.h"
@@ -36,6 +37,17 @@ const char *gd_op_runs_as(const gd_op *op, const char *device_kind) {
     if (op->ir && *gd_op_kernels(op, device_kind, text, sizeof text)) return "expression";
     if (op->flags & GD_OP_VIEW) return "view";
     return op->expand ? "body" : "none";
+}
+
+const char *gd_kernel_text(const gd_kernel_call *call, char *text, size_t size) {
+    const gd_kernel *k = call->kernel;
+    const int used = snprintf(text, size, "%s", k->variant ? k->variant : "");
+    if (!k->describe || used < 0 || (size_t)used + 3 > size) return text;
+    char *more = text + used + 2;
+    *more = 0;
+    k->describe(call, more, size - (size_t)used - 2);
+    if (*more) memcpy(text + used, ": ", 2);
+    return text;
 }
 
 enum { MAX_KINDS = 64 };

@@ -1,5 +1,7 @@
-/* kernels.c - the kernels of all files, and launches of loops. */
+/* kernels.c - the kernels of all files, launches of loops, and texts of descriptions. */
 #include "backend/cuda/kernels.h"
+
+#include <stdio.h>
 
 GD_KERNEL_TABLE(cuda);
 
@@ -24,4 +26,12 @@ gd_status gd_cuda_launch_each(gd_device *d, gd_cuda_kernel *kernel, long long co
     const long long blocks = (count + THREADS - 1) / THREADS,
                     most = (long long)BLOCKS_PER_PROCESSOR * gd_cuda_state_of(d)->processors;
     return gd_cuda_launch(d, kernel, blocks < most ? blocks : most, THREADS, arguments);
+}
+
+const char *gd_cuda_workspace_text(size_t bytes, char *text, size_t size) {
+    const size_t tenths = (bytes + 50000) / 100000; /* of a megabyte, as integers in any locale */
+    *text = 0;
+    if (tenths >= 10) snprintf(text, size, ", %zu.%zu MB workspace", tenths / 10, tenths % 10);
+    else if (bytes > 0) snprintf(text, size, ", %zu kB workspace", (bytes + 999) / 1000);
+    return text;
 }
