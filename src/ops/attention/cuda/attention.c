@@ -195,7 +195,7 @@ bool gd_cuda_match_attention(const gd_kernel_call *call) {
            count_matrices(&call->out[0]) <= INT32_MAX;
 }
 
-gd_status gd_cuda_run_attention(gd_kernel_call *call) {
+static gd_status run_forward(gd_kernel_call *call) {
     const gd_attention_forward_options *o = call->attrs;
     const gd_view *y = &call->out[0], *lse = &call->out[1];
     attention_kernels *kernels = kernels_for(call, 3);
@@ -229,12 +229,12 @@ bool gd_cuda_match_attention_grad(const gd_kernel_call *call) {
     return true;
 }
 
-size_t gd_cuda_attention_grad_workspace(const gd_kernel_call *call) {
+static size_t grad_workspace(const gd_kernel_call *call) {
     const gd_view *lse = &call->in[4]; /* one inner product for each element */
     return (size_t)gd_cuda_count(lse) * gd_cuda_element_size(lse->dtype);
 }
 
-gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
+static gd_status run_grad(gd_kernel_call *call) {
     const gd_attention_grad_options *o = call->attrs;
     const gd_view *y = &call->in[3], *gy = &call->in[5];
     attention_kernels *kernels = kernels_for(call, 6);
@@ -262,9 +262,9 @@ gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
     return status;
 }
 
-/*kernel attention_forward.tiles  rank 10  checked  strided  run gd_cuda_run_attention  match gd_cuda_match_attention
+/*kernel attention_forward.tiles  rank 10  checked  strided  run run_forward  match gd_cuda_match_attention
  */
-/*kernel attention_grad.tiles  rank 10  checked  strided  run gd_cuda_run_attention_grad  match gd_cuda_match_attention_grad  workspace gd_cuda_attention_grad_workspace
+/*kernel attention_grad.tiles  rank 10  checked  strided  run run_grad  match gd_cuda_match_attention_grad  workspace grad_workspace
  */
 
 #include "ops/attention/cuda/attention.gen.h"
