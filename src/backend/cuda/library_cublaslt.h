@@ -29,4 +29,11 @@ const gd_cublaslt *gd_cuda_cublaslt(void);
 /* The handle of a device; NULL, with the failure set, if it cannot be created. */
 cublasLtHandle_t gd_cuda_cublaslt_handle(gd_device *d);
 
+static inline cudaDataType gd_cuda_cublaslt_type(gd_dtype dtype) {
+    return dtype == GD_F64    ? CUDA_R_64F
+           : dtype == GD_F32  ? CUDA_R_32F
+           : dtype == GD_BF16 ? CUDA_R_16BF
+                              : CUDA_R_16F;
+}
+
 #endif

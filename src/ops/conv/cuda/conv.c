@@ -5,46 +5,26 @@
 
 /* --- kernels of conv.cu ----------------------------------------------------------------------- */
 
-#define DTYPE_KERNELS(prefix)                                          \
-    {                                                                  \
-        GD_CUDA_KERNEL("conv/conv", "gd_convolve_" prefix "f32"),      \
-            GD_CUDA_KERNEL("conv/conv", "gd_convolve_" prefix "f16"),  \
-            GD_CUDA_KERNEL("conv/conv", "gd_convolve_" prefix "bf16"), \
-            GD_CUDA_KERNEL("conv/conv", "gd_convolve_" prefix "f64"),  \
-    }
-/* By tile, divisors other than 1, and dtype. Large tiles are for f32 only. */
-static gd_cuda_kernel
-    kernels[][2][4] = {{DTYPE_KERNELS("few_"), DTYPE_KERNELS("few_divided_")},
-                       {DTYPE_KERNELS("middle_"), DTYPE_KERNELS("middle_divided_")},
-                       {{GD_CUDA_KERNEL("conv/conv", "gd_convolve_wide_f32")},
-                        {GD_CUDA_KERNEL("conv/conv", "gd_convolve_wide_divided_f32")}},
-                       {{GD_CUDA_KERNEL("conv/conv", "gd_convolve_large_f32")},
-                        {GD_CUDA_KERNEL("conv/conv", "gd_convolve_large_divided_f32")}}},
-    any_real = GD_CUDA_KERNEL("conv/conv", "gd_convolve_any_real"),
-    any_integer = GD_CUDA_KERNEL("conv/conv", "gd_convolve_any_integer"),
-    direct[2][4] = {DTYPE_KERNELS("direct_"), DTYPE_KERNELS("direct_divided_")},
-    direct_sums[] = DTYPE_KERNELS("direct_sum_"), epilogues[] = DTYPE_KERNELS("epilogue_"),
-    parts_kernels[] = {GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_f32"),
-                       GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_f16"),
-                       GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_bf16"),
-                       GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_f64"),
-                       GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_any_real"),
-                       GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_any_integer")};
-#undef DTYPE_KERNELS
-enum { KERNEL_F32, KERNEL_F16, KERNEL_BF16, KERNEL_F64, KERNEL_ANY_REAL, KERNEL_ANY_INTEGER };
-
-/* The number of a dtype's kernel in the arrays of this file. */
-static int dtype_kernel(gd_dtype dtype) {
-    return dtype == GD_F32    ? KERNEL_F32
-           : dtype == GD_F16  ? KERNEL_F16
-           : dtype == GD_BF16 ? KERNEL_BF16
-                              : KERNEL_F64;
-}
-static int product_kernel(gd_dtype dtype, bool any) {
-    return !any                      ? dtype_kernel(dtype)
-           : gd_cuda_is_float(dtype) ? KERNEL_ANY_REAL
-                                     : KERNEL_ANY_INTEGER;
-}
+#define KERNELS(name) GD_CUDA_FLOAT_KERNELS("conv/conv", "gd_convolve_" name, "", 0)
+#define F32_KERNEL(name) \
+    { [GD_CUDA_IN_F32] = GD_CUDA_KERNEL("conv/conv", "gd_convolve_" name "_f32") }
+/* By tile, divisors other than 1, and dtype. Wide and large tiles are for f32 only. */
+static gd_cuda_kernel kernels[][2][GD_CUDA_FLOATS] = {
+    {KERNELS("few"), KERNELS("few_divided")},
+    {KERNELS("middle"), KERNELS("middle_divided")},
+    {F32_KERNEL("wide"), F32_KERNEL("wide_divided")},
+    {F32_KERNEL("large"), F32_KERNEL("large_divided")}};
+static gd_cuda_kernel direct[2][GD_CUDA_FLOATS] = {KERNELS("direct"), KERNELS("direct_divided")},
+                      direct_sums[] = KERNELS("direct_sum"), epilogues[] = KERNELS("epilogue"),
+                      parts_kernels[] = KERNELS("parts");
+#undef KERNELS
+#undef F32_KERNEL
+/* For integers, and positions of 64 bits: the product, and the sum of its parts. */
+static gd_cuda_kernel any_kernels[] = {GD_CUDA_KERNEL("conv/conv", "gd_convolve_any_integer"),
+                                       GD_CUDA_KERNEL("conv/conv", "gd_convolve_any_real")},
+                      any_parts_kernels[] = {
+                          GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_any_integer"),
+                          GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_any_real")};
 
 enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
 
@@ -78,8 +58,9 @@ static direct_way direct_way_of(const gd_kernel_call *call) {
     return way != DIRECT_NOT && gd_cuda_conv_is_common(&q) ? way : DIRECT_NOT;
 }
 
-/*kernel conv{1,2,3}d.direct, conv_transpose{1,2,3}d.direct, conv_forward.direct, conv_relu.direct, conv_grad_input.direct,
- *        conv_grad_weight.direct  rank 12  dtypes f16 bf16 f32 f64  checked  run run_direct  match match_direct  describe describe_direct
+/*kernel conv{1,2,3}d.direct, conv_transpose{1,2,3}d.direct, conv_forward.direct, conv_relu.direct,
+ *        conv_grad_input.direct, conv_grad_weight.direct  rank 12  dtypes f16 bf16 f32 f64  checked
+ *        run run_direct  match match_direct  describe describe_direct
  * Few channels of a group, as in depthwise convolutions: a thread or a block computes an element.
  */
 static bool match_direct(const gd_kernel_call *call) { return direct_way_of(call) != DIRECT_NOT; }
@@ -90,7 +71,7 @@ static gd_status run_direct(gd_kernel_call *call) {
     gd_cuda_conv p = gd_cuda_conv_product_of(&q);
     p.call = gd_cuda_call_of(call);
     const long long elements = p.groups * p.m * p.n;
-    const int number = dtype_kernel(q.dtype);
+    const int number = gd_cuda_float_number(q.dtype);
     if (elements == 0) return GD_OK;
     return choose_direct_way(&q, &s) == DIRECT_SUMS
                ? gd_cuda_launch(call->device, &direct_sums[number],
@@ -167,17 +148,17 @@ static division divide_product(const gd_cuda_conv_problem *q, const gd_cuda_conv
     return d;
 }
 
-/*kernel conv{1,2,3}d.gemm, conv_transpose{1,2,3}d.gemm, conv_forward.gemm, conv_relu.gemm, conv_grad_input.gemm,
- *        conv_grad_weight.gemm  rank 10  checked  run run_gemm  workspace gemm_workspace  describe describe_gemm
+/*kernel conv{1,2,3}d.gemm, conv_transpose{1,2,3}d.gemm, conv_forward.gemm, conv_relu.gemm,
+ *        conv_grad_input.gemm, conv_grad_weight.gemm  rank 10  checked  run run_gemm
+ *        workspace gemm_workspace  describe describe_gemm
  * Any problem, as a product of matrices whose second one is gathered from the images.
  */
 static size_t gemm_workspace(const gd_kernel_call *call) {
     const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
     const gd_cuda_conv_sizes s = gd_cuda_conv_sizes_of(&q);
     const division d = divide_product(&q, &s);
-    return d.parts > 1 ? (size_t)(d.parts * q.groups * s.m * s.n) *
-                             (product_kernel(q.dtype, d.any) < KERNEL_F64 ? 4 : 8)
-                       : 0;
+    const size_t sum_bytes = d.any || q.dtype == GD_F64 ? 8 : 4;
+    return d.parts > 1 ? (size_t)(d.parts * q.groups * s.m * s.n) * sum_bytes : 0;
 }
 
 static gd_status run_gemm(gd_kernel_call *call) {
@@ -185,7 +166,6 @@ static gd_status run_gemm(gd_kernel_call *call) {
     const gd_cuda_conv_sizes s = gd_cuda_conv_sizes_of(&q);
     const division d = divide_product(&q, &s);
     const long long blocks = count_tiles(&q, &s, d.tile) * d.parts;
-    const int number = product_kernel(q.dtype, d.any);
     if (blocks == 0) return GD_OK;
     gd_cuda_conv p = gd_cuda_conv_product_of(&q);
     p.call = gd_cuda_call_of(call);
@@ -193,17 +173,16 @@ static gd_status run_gemm(gd_kernel_call *call) {
     p.parts = d.parts;
     p.chunk = d.chunk;
     p.partials = call->workspace;
-    gd_cuda_kernel *kernel = number == KERNEL_ANY_REAL      ? &any_real
-                             : number == KERNEL_ANY_INTEGER ? &any_integer
-                                                            : &kernels[d.tile][s.divides][number];
+    const int number = gd_cuda_float_number(q.dtype), real = gd_cuda_is_float(q.dtype);
+    gd_cuda_kernel *kernel = d.any ? &any_kernels[real] : &kernels[d.tile][s.divides][number],
+                   *parts = d.any ? &any_parts_kernels[real] : &parts_kernels[number];
     gd_status status =
         gd_cuda_launch(call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS,
                        tiles[d.tile].threads, &p);
     if (status == GD_OK && p.parts > 1) {
         const long long sums =
             (p.groups * p.m * p.n + GD_CUDA_CONV_PART_ELEMENTS - 1) / GD_CUDA_CONV_PART_ELEMENTS;
-        status = gd_cuda_launch(call->device, &parts_kernels[number],
-                                sums < MOST_BLOCKS ? sums : MOST_BLOCKS,
+        status = gd_cuda_launch(call->device, parts, sums < MOST_BLOCKS ? sums : MOST_BLOCKS,
                                 GD_CUDA_CONV_PART_ELEMENTS * GD_CUDA_CONV_PART_THREADS, &p);
     }
     return status;
@@ -234,7 +213,7 @@ gd_status gd_cuda_conv_epilogue(const gd_kernel_call *call, const gd_cuda_conv_p
         .relu = q->relu,
     };
     const long long together = 16 / (long long)gd_cuda_element_size(q->dtype);
-    return gd_cuda_launch_each(call->device, &epilogues[dtype_kernel(q->dtype)],
+    return gd_cuda_launch_each(call->device, &epilogues[gd_cuda_float_number(q->dtype)],
                                (p.count + together - 1) / together, &p);
 }
 

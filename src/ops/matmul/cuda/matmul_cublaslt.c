@@ -82,13 +82,6 @@ typedef struct product {
     bool has_bias;
 } product;
 
-static cudaDataType type_of(gd_dtype dtype) {
-    return dtype == GD_F64    ? CUDA_R_64F
-           : dtype == GD_F32  ? CUDA_R_32F
-           : dtype == GD_BF16 ? CUDA_R_16BF
-                              : CUDA_R_16F;
-}
-
 static void free_product(product *p) {
     const gd_cublaslt *lt = gd_cuda_cublaslt();
     if (p->operation) lt->cublasLtMatmulDescDestroy(p->operation);
@@ -102,7 +95,7 @@ static bool make_layout(const operand *o, const gd_product_problem *q,
                         cublasLtMatrixLayout_t *layout) {
     const gd_cublaslt *lt = gd_cuda_cublaslt();
     const int32_t batches = (int32_t)q->batches;
-    if (lt->cublasLtMatrixLayoutCreate(layout, type_of(q->dtype), (uint64_t)o->rows,
+    if (lt->cublasLtMatrixLayoutCreate(layout, gd_cuda_cublaslt_type(q->dtype), (uint64_t)o->rows,
                                        (uint64_t)o->columns, o->leading) != 0)
         return false;
     return batches == 1 ||
@@ -302,9 +295,10 @@ static void describe_product(const gd_kernel_call *call, char *text, size_t size
              gd_cuda_workspace_text(p->workspace_bytes, workspace, sizeof workspace));
 }
 
-/*kernel matmul.cublaslt, linear.cublaslt  rank 20  run run_product  match match_OP  prepare prepare_OP  release release_product
- *        describe describe_product
- * cuBLASLt's first proposal for matrices with contiguous rows or columns; f32 in tf32 if that is allowed.
+/*kernel matmul.cublaslt, linear.cublaslt  rank 20  run run_product  match match_OP
+ *        prepare prepare_OP  release release_product  describe describe_product
+ * cuBLASLt's first proposal for matrices with contiguous rows or columns; f32 in tf32 if that is
+ * allowed.
  */
 
 #include "ops/matmul/cuda/matmul_cublaslt.gen.h"
