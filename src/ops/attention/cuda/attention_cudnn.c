@@ -393,12 +393,12 @@ static gd_status run_grad(gd_kernel_call *call) {
                            call->workspace);
 }
 
-/*kernel attention_forward.cudnn  rank 20  strided  run run_forward  match match_forward  prepare prepare_forward  release release_plan
- *        describe describe_plan
+/*kernel attention_forward.cudnn  rank 20  strided  run run_forward  match match_forward
+ *        prepare prepare_forward  release release_plan  describe describe_plan
  * cuDNN's fused attention, without mask and dropout, where sequences are multiples of 128.
  */
-/*kernel attention_grad.cudnn  rank 20  strided  run run_grad  match match_grad  prepare prepare_grad  release release_plan
- *        describe describe_plan
+/*kernel attention_grad.cudnn  rank 20  strided  run run_grad  match match_grad
+ *        prepare prepare_grad  release release_plan  describe describe_plan
  * cuDNN's gradients of attention, if all three are needed.
  */
 

@@ -301,7 +301,7 @@ static void release_convolution(gd_device *d, void *prepared) {
  * problems spend most of their time in the engines' conversions of layouts. */
 static bool match_convolution(const gd_kernel_call *call) {
     const gd_dtype dtype = call->out[0].dtype;
-    if (dtype == GD_F64 || (dtype == GD_F32 && !gd_cuda_tf32(call))) return false;
+    if (dtype == GD_F32 && !gd_cuda_tf32(call)) return false;
     if (!gd_cuda_has_dnn()) return false;
     const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
     if (dtype == GD_F32 && gd_cuda_conv_products(&q) < GD_CUDA_CONV_MANY_PRODUCTS) return false;
@@ -397,8 +397,10 @@ static bool prefers_channels_last(const gd_kernel_call *call) {
     return q.axes >= 2 && q.x.dims[1] % vector == 0 && q.y.dims[1] % vector == 0;
 }
 
-/*kernel conv{1,2,3}d.cudnn, conv_transpose{1,2,3}d.cudnn, conv_forward.cudnn, conv_relu.cudnn, conv_grad_input.cudnn,
- *        conv_grad_weight.cudnn  rank 20  strided  run run_convolution  match match_convolution  prepare prepare_convolution  release release_convolution  describe describe_convolution
+/*kernel conv{1,2,3}d.cudnn, conv_transpose{1,2,3}d.cudnn, conv_forward.cudnn, conv_relu.cudnn,
+ *        conv_grad_input.cudnn, conv_grad_weight.cudnn  rank 20  dtypes f16 bf16 f32  strided
+ *        run run_convolution  match match_convolution  prepare prepare_convolution
+ *        release release_convolution  describe describe_convolution
  *        prefers_channels_last prefers_channels_last
  * cuDNN's engine for the problem, on tensor cores: f16, bf16, and f32 if tf32 is allowed.
  */

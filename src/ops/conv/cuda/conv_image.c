@@ -21,8 +21,10 @@ static bool has_dense_planes(const gd_cuda_conv_operand *o) {
            (o->dims[3] == 1 || o->strides[3] == o->dims[4]);
 }
 
-/*kernel conv_transpose{1,2,3}d.image, conv_grad_input.image  rank 14  dtypes f32  checked  run run_image  match match_image
- * The gradient of x where y has 32 to 64 positions: products of w and y first, then the sums of taps.
+/*kernel conv_transpose{1,2,3}d.image, conv_grad_input.image  rank 14  dtypes f32  checked
+ *        run run_image  match match_image
+ * The gradient of x where y has 32 to 64 positions: products of w and y first, then the sums of
+ * taps.
  */
 
 /* The implicit product also computes the products of taps outside of y, which this one saves. */

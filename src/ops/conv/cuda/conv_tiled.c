@@ -272,8 +272,9 @@ static bool joins_sums(const gd_kernel_call *call, const gd_cuda_conv_problem *q
            choose_tile(call->device, &alone).time + SUM_KERNEL;
 }
 
-/*kernel conv{1,2,3}d.tiled, conv_transpose{1,2,3}d.tiled, conv_forward.tiled, conv_relu.tiled, conv_grad_input.tiled,
- *        conv_grad_weight.tiled  rank 13  dtypes f32  checked  run run_tiled  match match_tiled  prepare prepare_tiled  release release_tiled  describe describe_tiled
+/*kernel conv{1,2,3}d.tiled, conv_transpose{1,2,3}d.tiled, conv_forward.tiled, conv_relu.tiled,
+ *        conv_grad_input.tiled, conv_grad_weight.tiled  rank 13  dtypes f32  checked  run run_tiled
+ *        match match_tiled  prepare prepare_tiled  release release_tiled  describe describe_tiled
  * f32 with one or two axes, as a product whose tile and parts are estimated to be the fastest.
  */
 static bool match_tiled(const gd_kernel_call *call) {
@@ -283,7 +284,9 @@ static bool match_tiled(const gd_kernel_call *call) {
     return is_tiled(&q);
 }
 
-/*kernel conv_grad_weight_bias.tiled  rank 13  dtypes f32  checked  run run_tiled  match match_weight_bias  prepare prepare_tiled  release release_tiled  describe describe_tiled
+/*kernel conv_grad_weight_bias.tiled  rank 13  dtypes f32  checked  run run_tiled
+ *        match match_weight_bias  prepare prepare_tiled  release release_tiled
+ *        describe describe_tiled
  * The gradients of weight and bias together, where cuDNN does not compute the first one faster.
  */
 static bool match_weight_bias(const gd_kernel_call *call) {

@@ -293,7 +293,8 @@ static gd_status run_steps(gd_kernel_call *call) {
     return status;
 }
 
-/*kernel elementwise_list.matmul_small  rank 20  checked  run run_steps  match match_steps  workspace steps_workspace
+/*kernel elementwise_list.matmul_small  rank 20  checked  run run_steps  match match_steps
+ *        workspace steps_workspace
  * The steps of gradient descent of several linear layers in one launch.
  */
 
@@ -348,9 +349,10 @@ SMALL_PRODUCT(linear_grad)
 SMALL_PRODUCT(linear_step)
 
 /*kernel matmul.small, linear.small, linear_relu.small, matmul_relu_grad.small, linear_grad.small,
- *        linear_step.small  rank 30  checked  run run_OP  match match_OP  prepare prepare_OP  release release_division
- *        describe describe_division
- * f32 products of at most 2^27 multiply-adds in one launch, with bias, ReLU or a step as the epilogue.
+ *        linear_step.small  rank 30  checked  run run_OP  match match_OP  prepare prepare_OP
+ *        release release_division  describe describe_division
+ * f32 products of at most 2^27 multiply-adds in one launch, with bias, ReLU or a step as the
+ * epilogue.
  */
 
 #include "ops/matmul/cuda/matmul_small.gen.h"

@@ -376,7 +376,8 @@ static void describe_backward(const gd_kernel_call *call, char *text, size_t siz
 
 /*kernel recurrent.steps  checked  contiguous  run run_forward  match match_forward
  *        prepare prepare_forward  release release_forward  describe describe_forward
- * All steps in one launch; blocks keep their weights, and exchange the hidden state after each step.
+ * All steps in one launch; blocks keep their weights, and exchange the hidden state after each
+ * step.
  */
 /*kernel recurrent_grad.steps  checked  contiguous  run run_backward  match match_backward
  *        workspace backward_bytes  describe describe_backward
