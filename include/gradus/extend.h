@@ -206,6 +206,12 @@ GD_API gd_status gd_op_define_at(const char *site, const char *record, const gd_
 /* Adds a kernel to an op that exists. The struct must stay valid. */
 GD_API gd_status gd_kernel_register(const gd_kernel *kernel);
 
+/* The kernels of an op on a kind of device, from 0, in the order in which they are tried: its own, then
+ * those for all expressions if it has one. NULL beyond the last. */
+GD_API const gd_kernel *gd_op_kernel_at(const gd_op *op, const char *device_kind, int index);
+/* What a kernel requires and promises, in words: "contiguous checked". Returns `text`. */
+GD_API const char *gd_kernel_words(const gd_kernel *kernel, char *text, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

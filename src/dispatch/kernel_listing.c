@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codegen/kernel_words.h"
 #include "dispatch/op.h"
 
 static bool has_kernel(const gd_op *op, const char *kind) {
@@ -47,6 +48,17 @@ const char *gd_kernel_text(const gd_kernel_call *call, char *text, size_t size) 
     *more = 0;
     k->describe(call, more, size - (size_t)used - 2);
     if (*more) memcpy(text + used, ": ", 2);
+    return text;
+}
+
+const char *gd_kernel_words(const gd_kernel *kernel, char *text, size_t size) {
+    size_t used = 0;
+    if (!text) size = 0;
+    if (size) *text = 0;
+    for (int i = 0; kernel && used < size && i < GD_KERNEL_FLAG_WORDS; i++)
+        if (kernel->flags & gd_kernel_flag_words[i].flag)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",
+                                     gd_kernel_flag_words[i].word);
     return text;
 }
 

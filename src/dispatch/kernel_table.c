@@ -186,18 +186,28 @@ void gd_set_op_bodies(bool on) {
     bodies_only = on;
 }
 
-const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size) {
+const gd_kernel *gd_op_kernel_at(const gd_op *op, const char *device_kind, int index) {
     gd_table_init();
+    if (!op || !device_kind || index < 0) return NULL;
+    if (op->base) op = op->base;
+    gd_kernel_list *const lists[] = {op->state->kernels, op->ir ? elementwise_kernels : NULL,
+                                     op->fusion ? reduction_kernels : NULL};
+    for (int l = 0; l < 3; l++) {
+        const gd_kernel_list *list = lists[l] ? find_kernels(lists[l], device_kind) : NULL;
+        if (!list) continue;
+        if (index < list->count) return list->entries[index];
+        index -= list->count;
+    }
+    return NULL;
+}
+
+const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size) {
+    const gd_kernel *kernel;
     size_t used = 0;
     if (!text) size = 0;
     if (size) *text = 0;
-    if (!device_kind) device_kind = "";
-    gd_kernel_list *lists[2] = {op ? find_kernels(op->state->kernels, device_kind) : NULL,
-                                op && op->ir ? find_kernels(elementwise_kernels, device_kind)
-                                             : NULL};
-    for (int l = 0; l < 2; l++)
-        for (int i = 0; lists[l] && i < lists[l]->count && used < size; i++)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",
-                                     lists[l]->entries[i]->variant);
+    for (int i = 0; used < size && (kernel = gd_op_kernel_at(op, device_kind, i)); i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "", kernel->variant);
     return text;
 }

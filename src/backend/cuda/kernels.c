@@ -6,15 +6,17 @@
 GD_KERNEL_TABLE(cuda);
 
 gd_status gd_cuda_collect_kernels(const gd_kernel **kernels, int *count) {
-    *count = 0;
+    static gd_kernel *all; /* stays when no device is found */
+    int n = 0;
     for (int f = 0; f < gd_kernel_family_count_cuda; f++)
-        if (gd_kernel_families_cuda[f]) *count += gd_kernel_families_cuda[f]->count;
-    gd_kernel *all = gd_cuda_host->allocate((size_t)*count * sizeof *all);
-    if (!all) return gd_cuda_host->fail(GD_E_MEMORY, "no memory for the table of CUDA kernels");
-    *kernels = all;
+        if (gd_kernel_families_cuda[f]) n += gd_kernel_families_cuda[f]->count;
+    gd_kernel *to = all ? all : gd_cuda_host->allocate((size_t)n * sizeof *all);
+    if (!to) return gd_cuda_host->fail(GD_E_MEMORY, "no memory for the table of CUDA kernels");
+    *kernels = all = to;
+    *count = n;
     for (int f = 0; f < gd_kernel_family_count_cuda; f++) {
         const gd_kernel_family *family = gd_kernel_families_cuda[f];
-        for (int i = 0; family && i < family->count; i++) *all++ = family->kernels[i];
+        for (int i = 0; family && i < family->count; i++) *to++ = family->kernels[i];
     }
     return GD_OK;
 }
