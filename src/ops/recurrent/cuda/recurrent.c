@@ -292,8 +292,9 @@ static gd_status prepare_forward(const gd_kernel_call *call, void **prepared, si
     forward_plan *plan = gd_cuda_host->allocate(sizeof *plan);
     if (!plan) return gd_cuda_host->fail(GD_E_MEMORY, "no memory to prepare a recurrent layer");
     memset(plan, 0, sizeof *plan);
-    plan->product =
-        gd_input_product_new(call, x->dtype, rows, w_ih->dims[0], x->dims[2], &plan->scratch_bytes);
+    if (gd_input_product_new) /* the build has cuBLASLt's header */
+        plan->product = gd_input_product_new(call, x->dtype, rows, w_ih->dims[0], x->dims[2],
+                                             &plan->scratch_bytes);
     plan->work = layout_forward(call, plan->product ? 0 : x->dims[2]);
     *workspace = plan->work.bytes;
     if (plan->product) {
