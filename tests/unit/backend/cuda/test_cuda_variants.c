@@ -10,14 +10,6 @@ static gd_tensor *make_operand(gd_shape dims, gd_dtype dtype) {
     return gd_to_device(gd_cast(gd_randn(dims), dtype), gd_device_get("cuda"));
 }
 
-/* Whether the build has the kernel: it leaves out those of libraries whose headers it did not find. */
-static bool is_built(const char *op, const char *kernel) {
-    const gd_kernel *k;
-    for (int i = 0; (k = gd_op_kernel_at(gd_op_find(op), "cuda", i)); i++)
-        if (strcmp(k->variant, kernel) == 0) return true;
-    return false;
-}
-
 /* --- texts of plans --------------------------------------------------------------------------- */
 
 /* x w, or their convolution; for depthwise ones w is (C, 1, ...). */
@@ -53,13 +45,13 @@ TEST(plan_texts_name_each_kernel_and_what_it_has_chosen) {
     check_plan(GD_F32, gd_dims(8, 16), gd_dims(16, 8), "small: tiles ");
     /* the emulated libraries have one engine and one algorithm */
     check_plan(GD_BF16, gd_dims(2, 8, 8, 8), gd_dims(16, 8, 3, 3),
-               !is_built("conv2d", "cudnn") ? "gemm: tiles "
-               : cuda_on_gpu()              ? "cudnn: engine "
-                                            : "cudnn: engine 2, ");
+               !cuda_has_kernel("conv2d", "cudnn") ? "gemm: tiles "
+               : cuda_on_gpu()                     ? "cudnn: engine "
+                                                   : "cudnn: engine 2, ");
     check_plan(GD_F64, gd_dims(80, 160), gd_dims(160, 80),
-               !is_built("matmul", "cublaslt") ? "tiled: tiles "
-               : cuda_on_gpu()                 ? "cublaslt: algorithm "
-                                               : "cublaslt: algorithm 7, tile ");
+               !cuda_has_kernel("matmul", "cublaslt") ? "tiled: tiles "
+               : cuda_on_gpu()                        ? "cublaslt: algorithm "
+                                                      : "cublaslt: algorithm 7, tile ");
 }
 
 TEST(plan_texts_without_libraries_name_the_kernels_of_our_own) {
@@ -95,7 +87,8 @@ TEST(a_convolution_without_an_engine_runs_with_the_next_kernel) {
               *again = gd_conv2d(gd_slice(x, .axis = 0, .start = 1), w, NULL);
     gd_synchronize(gd_device_get("cuda"));
     gd_profiler_stop();
-    CHECK(cuda_on_gpu() || count_calls("conv2d", "cudnn: engine ") == is_built("conv2d", "cudnn"));
+    CHECK(cuda_on_gpu() ||
+          count_calls("conv2d", "cudnn: engine ") == cuda_has_kernel("conv2d", "cudnn"));
     CHECK(count_calls("conv2d", "gemm: tiles ") >= 2);
     CHECK(count_calls("conv2d", "") == 3);
     gd_tensor *want = gd_to_device(gd_slice(all, .axis = 0, .start = 1), gd_device_get("cpu"));
@@ -114,7 +107,7 @@ TEST(a_convolution_without_an_engine_runs_with_the_next_kernel) {
 static void check_list(void) {
     const gd_op *op = gd_op_find("conv2d");
     const char *const names[] = {"cudnn", "tiled", "direct", "gemm"};
-    const int missing = !is_built("conv2d", "cudnn");
+    const int missing = !cuda_has_kernel("conv2d", "cudnn");
     for (int i = missing; i < 4; i++) {
         const gd_kernel *k = gd_op_kernel_at(op, "cuda", i - missing);
         CHECK_SAYING(k && strcmp(k->variant, names[i]) == 0 && k->doc, "%d: %s", i,
