@@ -221,16 +221,17 @@ static gd_status load_backend(const char *kind) {
 static bool load_folder(const char *folder, size_t length, void *arg) {
     (void)arg;
     static const char prefix[] = "libgradus_", suffix[] = ".so";
+    enum { BEFORE = sizeof prefix - 1, AFTER = sizeof suffix - 1 };
     char path[PATH_BYTES], kind[32];
     snprintf(path, sizeof path, "%.*s", (int)length, folder);
     DIR *files = opendir(path);
     for (struct dirent *file; files && (file = readdir(files));) {
-        const char *name = file->d_name, *end = name + strlen(name) - strlen(suffix);
-        const size_t letters = (size_t)(end - name) - strlen(prefix);
-        if (strncmp(name, prefix, strlen(prefix)) != 0 || end <= name + strlen(prefix) ||
-            strcmp(end, suffix) != 0 || letters >= sizeof kind)
+        const char *name = file->d_name;
+        const size_t letters = strlen(name);
+        if (letters <= BEFORE + AFTER || letters - BEFORE - AFTER >= sizeof kind ||
+            strncmp(name, prefix, BEFORE) != 0 || strcmp(name + letters - AFTER, suffix) != 0)
             continue;
-        snprintf(kind, sizeof kind, "%.*s", (int)letters, name + strlen(prefix));
+        snprintf(kind, sizeof kind, "%.*s", (int)(letters - BEFORE - AFTER), name + BEFORE);
         if (!gd_device_kind_exists(kind)) load_backend(kind);
     }
     if (files) closedir(files);
