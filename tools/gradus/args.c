@@ -81,7 +81,7 @@ int edit_distance(const char *a, const char *b, size_t n) {
 const char *nearest_option(const command *c, const char *name, size_t length) {
     const option *lists[] = {c->options, common_options};
     const char *best = NULL;
-    int least = MOST_EDITS + 1;
+    int least = MAX_EDITS + 1;
     for (int k = 0; k < 2; k++)
         for (const option *o = lists[k]; o && o->name; o++) {
             if (o->type == HEADING) continue;

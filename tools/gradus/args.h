@@ -7,8 +7,8 @@
  *         {"epochs", INTEGER, &epochs, "N", "passes over all samples"},
  *         {0}};
  */
-#ifndef GRADUS_TOOL_ARGS_H
-#define GRADUS_TOOL_ARGS_H
+#ifndef GRADUS_TOOLS_GRADUS_ARGS_H
+#define GRADUS_TOOLS_GRADUS_ARGS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,9 +50,9 @@ void print_help(const command *c);
 int usage_error(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The edit distance of the first n characters of a and b, for suggestions; those of names with more
- * than MOST_EDITS are none. */
+ * than MAX_EDITS are none. */
 int edit_distance(const char *a, const char *b, size_t n);
-enum { MOST_EDITS = 3 };
+enum { MAX_EDITS = 3 };
 
 /* Options of all commands (main.c). */
 extern const option common_options[];

@@ -235,7 +235,7 @@ static int fail_without_op(const char *name) {
     enum { MOST = 4 };
     const char *near[MOST];
     char text[200] = "";
-    int n = 0, least = MOST_EDITS;
+    int n = 0, least = MAX_EDITS;
     for (int i = 0; i < gd_op_count(); i++) {
         const char *known = gd_op_name(gd_op_at(i));
         const int d = edit_distance(name, known, strlen(name));

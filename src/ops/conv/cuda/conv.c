@@ -26,7 +26,7 @@ static gd_cuda_kernel any_kernels[] = {GD_CUDA_KERNEL("conv/conv", "gd_convolve_
                           GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_any_integer"),
                           GD_CUDA_KERNEL("conv/conv", "gd_convolve_parts_any_real")};
 
-enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
+enum { MAX_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
 
 /* --- elements without tiles ------------------------------------------------------------------- */
 
@@ -75,7 +75,7 @@ static gd_status run_direct(gd_kernel_call *call) {
     if (elements == 0) return GD_OK;
     return choose_direct_way(&q, &s) == DIRECT_SUMS
                ? gd_cuda_launch(call->device, &direct_sums[number],
-                                elements < MOST_BLOCKS ? elements : MOST_BLOCKS,
+                                elements < MAX_BLOCKS ? elements : MAX_BLOCKS,
                                 GD_CUDA_CONV_ELEMENT_THREADS, &p)
                : gd_cuda_launch_each(call->device, &direct[s.divides][number], elements, &p);
 }
@@ -176,13 +176,12 @@ static gd_status run_gemm(gd_kernel_call *call) {
     const int number = gd_cuda_float_number(q.dtype), real = gd_cuda_is_float(q.dtype);
     gd_cuda_kernel *kernel = d.any ? &any_kernels[real] : &kernels[d.tile][s.divides][number],
                    *parts = d.any ? &any_parts_kernels[real] : &parts_kernels[number];
-    gd_status status =
-        gd_cuda_launch(call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS,
-                       tiles[d.tile].threads, &p);
+    gd_status status = gd_cuda_launch(
+        call->device, kernel, blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS, tiles[d.tile].threads, &p);
     if (status == GD_OK && p.parts > 1) {
         const long long sums =
             (p.groups * p.m * p.n + GD_CUDA_CONV_PART_ELEMENTS - 1) / GD_CUDA_CONV_PART_ELEMENTS;
-        status = gd_cuda_launch(call->device, parts, sums < MOST_BLOCKS ? sums : MOST_BLOCKS,
+        status = gd_cuda_launch(call->device, parts, sums < MAX_BLOCKS ? sums : MAX_BLOCKS,
                                 GD_CUDA_CONV_PART_ELEMENTS * GD_CUDA_CONV_PART_THREADS, &p);
     }
     return status;
