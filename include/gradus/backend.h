@@ -60,8 +60,8 @@ enum { GD_ERROR_BYTES = 128 };
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
-typedef struct gd_event gd_event;     /* defined by the backend */
-typedef struct gd_capture gd_capture; /* defined by the backend */
+typedef struct gd_queue_event gd_queue_event; /* defined by the backend */
+typedef struct gd_capture gd_capture;         /* defined by the backend */
 
 /* The work of one queue runs in order. Only events order the work of different queues. */
 typedef enum gd_queue {
@@ -116,15 +116,17 @@ typedef struct gd_device_api {
     gd_status (*upload)(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
     gd_status (*download)(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
 
-    gd_status (*event_record)(gd_device *d, gd_queue queue, gd_event **event);
-    gd_status (*event_join)(gd_device *d, gd_queue queue, gd_event *event); /* the queue waits */
-    gd_status (*event_wait)(gd_device *d, gd_event *event);                 /* the host waits */
-    void (*event_free)(gd_device *d, gd_event *event);
+    gd_status (*event_record)(gd_device *d, gd_queue queue, gd_queue_event **event);
+    gd_status (*event_join)(gd_device *d, gd_queue queue,
+                            gd_queue_event *event);               /* the queue waits */
+    gd_status (*event_wait)(gd_device *d, gd_queue_event *event); /* the host waits */
+    void (*event_free)(gd_device *d, gd_queue_event *event);
     /* For the profiler: records an event with a time on the compute queue, and computes the time
      * between two of them after the host has waited for the second. NULL: the profiler waits for
      * each kernel instead. */
-    gd_status (*time_record)(gd_device *d, gd_event **event);
-    gd_status (*time_between)(gd_device *d, gd_event *first, gd_event *second, double *nanoseconds);
+    gd_status (*time_record)(gd_device *d, gd_queue_event **event);
+    gd_status (*time_between)(gd_device *d, gd_queue_event *first, gd_queue_event *second,
+                              double *nanoseconds);
 
     /* The error word. error_read queues a copy of it on the compute queue, to at most GD_ERROR_BYTES of
      * pinned memory. error_parse converts such a copy, when the queue is done. error_clear queues a

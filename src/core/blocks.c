@@ -23,8 +23,8 @@ typedef struct block {
     char *handle;
     size_t bytes;
     gd_queue queue;
-    gd_event *event; /* free block of the upload queue: its last use on the compute queue */
-    uint64_t freed;  /* counts blocks in the order in which they were freed */
+    gd_queue_event *event; /* free block of the upload queue: its last use on the compute queue */
+    uint64_t freed;        /* counts blocks in the order in which they were freed */
     bool is_free;
 } block;
 

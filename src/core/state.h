@@ -32,7 +32,7 @@
 #define GRADUS_CORE_STATE_H
 
 #include "core/map.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "core/tensor.h"
 #include "gradus/state.h"
 
@@ -133,8 +133,9 @@ struct gd_state {
     int n_tensors, tensors_room;
     gd_state_value_entry *values;
     int n_values, values_room;
-    gd_names by_name, values_by_name, by_local; /* entry numbers, from 1; by_local: without part */
-    gd_map by_storage;                          /* the latest entry of each storage */
+    gd_name_map by_name, values_by_name,
+        by_local;      /* entry numbers, from 1; by_local: without part */
+    gd_map by_storage; /* the latest entry of each storage */
     gd_state_path path;
     const gd_state *naming; /* the names of all parts, for gd_state_name_for; NULL: this state */
 };

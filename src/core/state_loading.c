@@ -104,7 +104,7 @@ static gd_status add_request(gd_loading *in, gd_request w) {
     return GD_OK;
 }
 
-static gd_fit fit_tensor(const gd_tensor *t, const gd_source_tensor *from) {
+static gd_request_fit fit_tensor(const gd_tensor *t, const gd_source_tensor *from) {
     if (!from) return GD_MISSING;
     if (from->rank != t->rank || memcmp(from->dims, t->dims, sizeof(int64_t) * t->rank) != 0)
         return GD_OTHER_SHAPE;
@@ -276,9 +276,9 @@ gd_status gd_loading_load(const gd_source *source, gd_state_parts parts, gd_load
     gd_path_free(&in.path);
     for (int i = 0; i < in.n_requests; i++) request_free(&in.requests[i]);
     gd_free(in.requests);
-    gd_names_free(&in.tensors);
-    gd_names_free(&in.values);
-    gd_names_free(&in.requested);
+    gd_name_map_free(&in.tensors);
+    gd_name_map_free(&in.values);
+    gd_name_map_free(&in.requested);
     gd_map_free(&in.by_target);
     if (in.naming) gd_object_release(&in.naming->object);
     gd_scope_close(&scope);

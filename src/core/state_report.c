@@ -121,7 +121,7 @@ static void put_unfit(writer *w, const gd_request *request) {
     }
 }
 
-static int64_t list_unfit(const gd_loading *in, writer *w, gd_fit fit, const char *what) {
+static int64_t list_unfit(const gd_loading *in, writer *w, gd_request_fit fit, const char *what) {
     int64_t n = 0;
     for (int i = 0; i < in->n_requests; i++) {
         const gd_request *request = &in->requests[i];

@@ -47,7 +47,7 @@ gd_status gd_infer_by_body(gd_infer *i) {
             !(x[k] = gd_tensor_bare(GD_SYMBOL, t->device, (gd_dtype)t->dtype, t->rank, t->dims)))
             status = GD_E_MEMORY;
     }
-    gd_expand expand = {i->op, i->attrs, i->n_in, i->n_out, x, y};
+    gd_expansion expand = {i->op, i->attrs, i->n_in, i->n_out, x, y};
     if (status == GD_OK) i->op->expand(&expand);
     for (int k = 0; k < i->n_out && status == GD_OK; k++) {
         if (!y[k]) continue; /* hidden */

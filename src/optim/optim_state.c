@@ -23,7 +23,7 @@ static gd_tensor *add_variable(const gd_optimizer *o, gd_tensor *value, const ch
     gd_graph *graph = gd_optimizer_graph(o);
     char own[MOST_NAME + 16];
     snprintf(own, sizeof own, "%.*s", MOST_NAME, name);
-    for (int n = 2; graph && gd_names_find(&graph->names, own); n++)
+    for (int n = 2; graph && gd_name_map_find(&graph->names, own); n++)
         snprintf(own, sizeof own, "%.*s_%d", MOST_NAME, name, n);
     const gd_building outside = gd_this_building; /* without a name prefix and GD_AFTER */
     gd_this_building = (gd_building){.n_after = 0};

@@ -16,14 +16,14 @@
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
-static gd_status device_of_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status device_of_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     gd_device **device = w->user;
     (void)holder;
     if (e->kind == GD_A_PARAMETER && !*device) *device = ((gd_tensor *)e->object)->device;
     return GD_OK;
 }
 
-static gd_status device_of_module(gd_walk *w, gd_module *m) {
+static gd_status device_of_module(gd_tree_walk *w, gd_module *m) {
     gd_device **device = w->user;
     if (!*device) *device = m->device;
     return GD_OK;
@@ -32,9 +32,10 @@ static gd_status device_of_module(gd_walk *w, gd_module *m) {
 /* The device of the first parameter, or of future parameters; NULL: the default device. */
 static gd_status find_device(gd_module *net, gd_device **device) {
     *device = NULL;
-    GD_TRY(gd_module_walk(net, &(gd_walk){.tensor = device_of_tensor, .user = device}));
-    return *device ? GD_OK
-                   : gd_module_walk(net, &(gd_walk){.module = device_of_module, .user = device});
+    GD_TRY(gd_module_walk(net, &(gd_tree_walk){.tensor = device_of_tensor, .user = device}));
+    return *device
+               ? GD_OK
+               : gd_module_walk(net, &(gd_tree_walk){.module = device_of_module, .user = device});
 }
 
 /* Metrics with scalar values come first. `own`: creates new metrics like those of the training. */

@@ -293,14 +293,14 @@ static gd_status check_together(const gd_compile_options *o) {
 
 /* --- optimizer and schedule ------------------------------------------------------------------- */
 
-static gd_status check_built(gd_walk *w, gd_module *m) {
+static gd_status check_built(gd_tree_walk *w, gd_module *m) {
     *(bool *)w->user &= m->built;
     return GD_OK;
 }
 
 gd_status gd_module_is_built(gd_module *net, bool *built) {
     *built = true;
-    return gd_module_walk(net, &(gd_walk){.module = check_built, .user = built});
+    return gd_module_walk(net, &(gd_tree_walk){.module = check_built, .user = built});
 }
 
 static gd_status make_optimizer(gd_training *t, gd_module *net) {

@@ -162,7 +162,7 @@ static gd_status begin_evaluation(gd_module *net, gd_fit_data data, const gd_eva
                                   gd_history **h) {
     gd_training *t;
     gd_loader *loader;
-    const gd_loading loading = {.batch = o->batch, .workers = o->workers, .targets = 1};
+    const gd_batching loading = {.batch = o->batch, .workers = o->workers, .targets = 1};
     GD_TRY(gd_training_get(net, "gd_evaluate", &t));
     GD_TRY(gd_loader_for(data, &loading, &loader));
     gd_batches b;

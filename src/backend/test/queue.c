@@ -115,7 +115,7 @@ void test_drain(void) {
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-struct gd_event {
+struct gd_queue_event {
     int refs; /* one for the host, and one for each task */
     bool done;
     struct timespec time; /* when it was done */
@@ -123,11 +123,11 @@ struct gd_event {
 
 typedef struct event_task {
     test_task task;
-    gd_event *event;
+    gd_queue_event *event;
 } event_task;
 
 /* The lock is held. */
-static void release_event(gd_event *event) {
+static void release_event(gd_queue_event *event) {
     if (--event->refs == 0) free(event);
 }
 
@@ -139,7 +139,7 @@ static void drop_event(test_task *task) {
 
 static void set_event(test_task *task) {
     pthread_mutex_lock(&queues_lock);
-    gd_event *event = ((event_task *)task)->event;
+    gd_queue_event *event = ((event_task *)task)->event;
     clock_gettime(CLOCK_MONOTONIC, &event->time);
     event->done = true;
     pthread_cond_broadcast(&queues_changed);
@@ -152,7 +152,7 @@ static void await_event(test_task *task) {
     pthread_mutex_unlock(&queues_lock);
 }
 
-static gd_status queue_event(gd_queue number, gd_event *event, void (*run)(test_task *)) {
+static gd_status queue_event(gd_queue number, gd_queue_event *event, void (*run)(test_task *)) {
     event_task *t = test_task_new(sizeof *t, run, drop_event);
     if (!t) return GD_E_MEMORY;
     t->event = event;
@@ -162,7 +162,7 @@ static gd_status queue_event(gd_queue number, gd_event *event, void (*run)(test_
     return test_enqueue(number, &t->task);
 }
 
-gd_status test_event_record(gd_device *d, gd_queue number, gd_event **event) {
+gd_status test_event_record(gd_device *d, gd_queue number, gd_queue_event **event) {
     (void)d;
     *event = calloc(1, sizeof **event);
     if (!*event) return test_host->fail(GD_E_MEMORY, "test:0: out of memory for an event");
@@ -172,12 +172,12 @@ gd_status test_event_record(gd_device *d, gd_queue number, gd_event **event) {
     return status;
 }
 
-gd_status test_event_join(gd_device *d, gd_queue number, gd_event *event) {
+gd_status test_event_join(gd_device *d, gd_queue number, gd_queue_event *event) {
     (void)d;
     return queue_event(number, event, await_event);
 }
 
-gd_status test_event_wait(gd_device *d, gd_event *event) {
+gd_status test_event_wait(gd_device *d, gd_queue_event *event) {
     gd_test_device_controls(d)->counts.waits++;
     pthread_mutex_lock(&queues_lock);
     while (!event->done && !test_device.lost) pthread_cond_wait(&queues_changed, &queues_lock);
@@ -185,18 +185,19 @@ gd_status test_event_wait(gd_device *d, gd_event *event) {
     return test_device.lost ? test_host->fail(GD_E_DEVICE, "test:0 is lost") : GD_OK;
 }
 
-gd_status test_time_record(gd_device *d, gd_event **event) {
+gd_status test_time_record(gd_device *d, gd_queue_event **event) {
     return test_event_record(d, GD_QUEUE_COMPUTE, event);
 }
 
-gd_status test_time_between(gd_device *d, gd_event *first, gd_event *second, double *ns) {
+gd_status test_time_between(gd_device *d, gd_queue_event *first, gd_queue_event *second,
+                            double *ns) {
     (void)d;
     *ns = 1e9 * (double)(second->time.tv_sec - first->time.tv_sec) +
           (double)(second->time.tv_nsec - first->time.tv_nsec);
     return GD_OK;
 }
 
-void test_event_free(gd_device *d, gd_event *event) {
+void test_event_free(gd_device *d, gd_queue_event *event) {
     (void)d;
     pthread_mutex_lock(&queues_lock);
     release_event(event);

@@ -9,7 +9,7 @@
 
 #include "autograd/node.h"
 #include "core/guard.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "gradus/graph.h"
 
 typedef enum gd_origin_kind { GD_FROM_OP, GD_FROM_PLACEHOLDER, GD_FROM_VARIABLE } gd_origin_kind;
@@ -101,7 +101,7 @@ struct gd_graph {
     int n_values, value_room;
     gd_node **nodes;
     int count, capacity;
-    gd_names names;      /* names that the program gave; a name leads to its first node */
+    gd_name_map names;   /* names that the program gave; a name leads to its first node */
     gd_node **variables; /* those of `nodes` that are variables */
     int n_variables, variable_capacity;
     gd_guard guard;             /* locked while the next two change */

@@ -19,8 +19,8 @@ static gd_rng noise_of(const gd_node *node, const gd_running *r) {
 }
 
 static gd_status run_opaque(const gd_node *node, gd_tensor *const *in, gd_tensor **out) {
-    gd_expand expand = {node->op, node->attrs, node->n_in, node->n_out, (gd_tensor **)(uintptr_t)in,
-                        out};
+    gd_expansion expand = {
+        node->op, node->attrs, node->n_in, node->n_out, (gd_tensor **)(uintptr_t)in, out};
     node->op->expand(&expand);
     for (int k = 0; k < node->n_out; k++)
         if (!out[k] || out[k]->kind == GD_FAILED) return gd_failure();

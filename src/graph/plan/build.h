@@ -28,10 +28,10 @@ typedef struct gd_pcopy {
     int to, from; /* views */
 } gd_pcopy;
 
-typedef struct gd_place {
+typedef struct gd_slab_place {
     bool in_slab;
     size_t offset;
-} gd_place;
+} gd_slab_place;
 
 /* Calls that are queued, or captured, together; between segments the host runs a branch or a
  * loop. */
@@ -55,7 +55,7 @@ struct gd_plan {
     gd_pcopy *copies;
     int n_copies, copies_room;
     int first_commit_copy, n_commit_copies;
-    gd_place *places;           /* per root */
+    gd_slab_place *places;      /* per root */
     int *first_view, *views_of; /* the views of root r are views_of[first_view[r]], ..., before
                                  * views_of[first_view[r + 1]] */
     int *buffers;               /* roots that are fetched */

@@ -418,7 +418,7 @@ static gd_status clamp_tensor_infer(gd_infer *i) {
         return gd_op_fail(GD_E_ARGUMENT, "'min' and 'max' are both absent; give at least one");
     return gd_infer_elementwise(i);
 }
-static void clamp_tensor_expand(gd_expand *e) {
+static void clamp_tensor_expand(gd_expansion *e) {
     gd_tensor *x = e->x[0], *min = e->x[1], *max = e->x[2];
     e->y[0] = min && max ? gd_clamp_both(x, min, max)
               : min      ? gd_clamp_low(x, min)
@@ -546,7 +546,7 @@ static gd_status where_infer(gd_infer *i) {
  * All bits inverted; for a bool, its negation.
  *   onnx BitwiseNot  when x:int
  */
-static void bitwise_not_expand(gd_expand *e) {
+static void bitwise_not_expand(gd_expansion *e) {
     e->y[0] = e->x[0]->dtype == GD_BOOL ? gd_logical_not(e->x[0]) : gd_invert_bits(e->x[0]);
 }
 
