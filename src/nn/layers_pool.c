@@ -41,7 +41,7 @@ static gd_tensors call_pool(gd_module *m, gd_tensors in, gd_word data_format) {
 /* Selects the op whose second output are the indices. */
 static gd_status select_op_with_indices(gd_module *m) {
     char name[64];
-    snprintf(name, sizeof name, "%s_with_indices", m->maker->of);
+    snprintf(name, sizeof name, "%s_with_indices", m->factory->of);
     return gd_layer_set_op(m, name);
 }
 

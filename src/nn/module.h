@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 #include "gradus/module.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef enum gd_entry_kind { GD_A_PARAMETER, GD_A_BUFFER, GD_A_CHILD } gd_entry_kind;
 
@@ -35,7 +35,7 @@ struct gd_module {
     const char *type; /* interned */
 
     /* a layer */
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;   /* owned */
     const gd_op *op; /* that of the record, or another one (gd_layer_set_op); NULL: none */
     void *op_options;

@@ -202,7 +202,7 @@ static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **mad
     gd_module *copy = gd_module_bare(m->type);
     if (!copy) return gd_failure();
     GD_TRY(record_clone(c, m, copy));
-    copy->maker = m->maker;
+    copy->factory = m->factory;
     copy->op = m->op;
     copy->built = m->built;
     copy->forward = m->forward;
@@ -211,7 +211,7 @@ static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **mad
     copy->frozen = m->frozen;
     copy->dtype = m->dtype;
     copy->device = m->device;
-    GD_TRY(copy_bytes(m->options, m->maker ? m->maker->record.attrs_size : 0, &copy->options));
+    GD_TRY(copy_bytes(m->options, m->factory ? m->factory->record.attrs_size : 0, &copy->options));
     GD_TRY(copy_bytes(m->op_options, m->op ? m->op->attrs_size : 0, &copy->op_options));
     GD_TRY(copy_bytes(m->self, m->self_size, &copy->self));
     copy->self_size = m->self_size;

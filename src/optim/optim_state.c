@@ -53,8 +53,8 @@ static gd_tensor *filled_tensor(const gd_tensor *p, gd_shape shape, gd_dtype dty
 
 /* "adam/lr", "adam/group1/lr" */
 static const char *state_name(const gd_optimizer *o, int group, const char *what, char *text) {
-    if (group) snprintf(text, MOST_NAME, "%s/group%d/%s", o->maker->record.name, group, what);
-    else snprintf(text, MOST_NAME, "%s/%s", o->maker->record.name, what);
+    if (group) snprintf(text, MOST_NAME, "%s/group%d/%s", o->factory->record.name, group, what);
+    else snprintf(text, MOST_NAME, "%s/%s", o->factory->record.name, what);
     return text;
 }
 

@@ -26,7 +26,7 @@ static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd
                        "gd_update_each: %s does not fit: %s needs an elementwise op that writes %d "
                        "inputs and has %d in all: the parameter, its slots, the gradient, the "
                        "numbers",
-                       op->name, u->optimizer->maker->record.name, 1 + slots,
+                       op->name, u->optimizer->factory->record.name, 1 + slots,
                        width + (int)numbers.count);
     for (int e = 0; e < u->n_entries; e++) {
         const int i = u->entries[e];
@@ -91,7 +91,7 @@ static gd_status count_step(gd_update *u) {
 }
 
 static gd_status step_part(gd_update *u) {
-    const gd_optimizer_rules *rules = u->optimizer->maker->rules;
+    const gd_optimizer_rules *rules = u->optimizer->factory->rules;
     u->n_entries = 0;
     for (int i = 0; i < u->part->count; i++)
         if (u->part->gradients[i]) u->entries[u->n_entries++] = i;

@@ -256,7 +256,7 @@ static gd_status check_loss(gd_fit_run *r) {
     if (r->validates && !loss && t->n_metrics == 0)
         return gd_fail(GD_E_STATE, "gd_fit: validation needs a loss or metrics of gd_compile; a "
                                    ".step is only for training");
-    if (!t->optimizer && !t->optimizer_recipe.maker && !o->step)
+    if (!t->optimizer && !t->optimizer_recipe.factory && !o->step)
         return gd_fail(GD_E_STATE,
                        "gd_fit: the net was compiled with .optimizer = NULL; that needs "
                        "a .step that updates the parameters");

@@ -151,7 +151,7 @@ gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *
     GD_TRY(add_part(r, &n, r->validation.loader, "validation", 0, ""));
     for (int i = 0; i < r->train.n_metrics; i++)
         GD_TRY(add_part(r, &n, r->train.metrics[i], "metric.%d.%.40s", i,
-                        r->train.metrics[i]->maker->record.name));
+                        r->train.metrics[i]->factory->record.name));
     GD_TRY(add_part(r, &n, r->history, "history", 0, ""));
     for (int i = 0; i < callbacks.count; i++) GD_TRY(add_callback(r, &n, callbacks, i));
     GD_TRY(add_part(r, &n, &r->state, "run", 0, ""));
