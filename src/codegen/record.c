@@ -153,7 +153,7 @@ static const struct {
     {"nograd", GD_OP_NO_GRAD},
     {"internal", GD_OP_INTERNAL},
     {"float", GD_OP_FLOAT},
-    {"truth", GD_OP_TRUTH},
+    {"predicate", GD_OP_PREDICATE},
     {"integral", GD_OP_INTEGRAL},
     {"opaque", GD_OP_OPAQUE},
     {"idempotent", GD_OP_IDEMPOTENT},

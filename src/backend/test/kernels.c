@@ -174,7 +174,7 @@ static bool computes_reals(const gd_kernel_call *call) {
     const unsigned flags = test_host->op_flags(call->op);
     bool real = (flags & GD_OP_FLOAT) ||
                 !(test_host->expression_types(test_host->op_expression(call->op)) & 2);
-    if (!(flags & GD_OP_TRUTH) && element_is_float(call->out[0].dtype)) real = true;
+    if (!(flags & GD_OP_PREDICATE) && element_is_float(call->out[0].dtype)) real = true;
     for (int i = 0; i < call->n_in; i++)
         real |= call->in[i].data && element_is_float(call->in[i].dtype);
     return real;

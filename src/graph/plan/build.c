@@ -90,7 +90,8 @@ static gd_status place_boundary(gd_plan *plan) {
         if ((!is_fed_or_fetched(&p->roots[r]) || plan->in_place[r]) && !number) continue;
         plan->slots[r] = plan->boundary;
         plan->boundary += gd_plan_align(plan->device, p->roots[r].bytes + 1);
-        if (number || p->roots[r].truth) plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
+        if (number || p->roots[r].always_true)
+            plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
     }
     for (int i = 0; i < plan->n_calls; i++)
         if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE)) plan->noise_slot = 0;

@@ -90,7 +90,7 @@ static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors f
                 in->copies[b.n_copies++] = (gd_boundary_copy){in->base[r], from, root->bytes};
         } else if (gd_root_is_number(plan, r)) {
             b.n_numbers = add_numbers(plan, in, r, b.n_numbers);
-        } else if (root->truth) {
+        } else if (root->always_true) {
             in->numbers[b.n_numbers++] = (gd_boundary_number){in->base[r], root->bytes, true};
         }
     }

@@ -2,7 +2,7 @@
  *
  * The record defines an elementwise op: its expression, and its gradient if the derived one would
  * be slower or lose digits. Inputs broadcast; dtypes promote. `float`: integers are computed as
- * f32. `truth`: the result is bool. `integral`: only integers and bools are allowed.
+ * f32. `predicate`: the result is bool. `integral`: only integers and bools are allowed.
  */
 #include "core/copy.h"
 #include "dispatch/call.h"
@@ -427,77 +427,77 @@ static void clamp_tensor_expand(gd_expansion *e) {
 
 /* --- tests and comparisons -------------------------------------------------------------------- */
 
-/*op isnan(x) -> y  elementwise truth
+/*op isnan(x) -> y  elementwise predicate
  * Whether x is NaN.
  *   y = isnan(x)
  *   onnx IsNaN  when x:float
  */
 
-/*op isinf(x) -> y  elementwise truth
+/*op isinf(x) -> y  elementwise predicate
  * Whether x is infinite.
  *   y = isinf(x)
  *   onnx IsInf detect_negative!1~1 detect_positive!1~1  when x:float
  */
 
-/*op isfinite(x) -> y  elementwise truth
+/*op isfinite(x) -> y  elementwise predicate
  * Whether x is neither infinite nor NaN.
  *   y = isfinite(x)
  */
 
-/*op eq(a, b) -> y  elementwise truth
+/*op eq(a, b) -> y  elementwise predicate
  * a == b.
  *   y = a == b
  *   onnx Equal  cast p
  */
 
-/*op ne(a, b) -> y  elementwise truth
+/*op ne(a, b) -> y  elementwise predicate
  * a != b.
  *   y = a != b
  */
 
-/*op lt(a, b) -> y  elementwise truth
+/*op lt(a, b) -> y  elementwise predicate
  * a < b.
  *   y = a < b
  *   onnx Less
  */
 
-/*op le(a, b) -> y  elementwise truth
+/*op le(a, b) -> y  elementwise predicate
  * a <= b.
  *   y = a <= b
  *   onnx LessOrEqual
  */
 
-/*op gt(a, b) -> y  elementwise truth
+/*op gt(a, b) -> y  elementwise predicate
  * a > b.
  *   y = a > b
  *   onnx Greater
  */
 
-/*op ge(a, b) -> y  elementwise truth
+/*op ge(a, b) -> y  elementwise predicate
  * a >= b.
  *   y = a >= b
  *   onnx GreaterOrEqual
  */
 
-/*op logical_not(x) -> y  elementwise truth involution
+/*op logical_not(x) -> y  elementwise predicate involution
  * Whether x is zero.
  *   y = logical_not(x)
  *   onnx Not  cast b
  */
 
-/*op logical_and(a, b) -> y  elementwise truth
+/*op logical_and(a, b) -> y  elementwise predicate
  * Whether both are nonzero.
  *   y = logical_and(a, b)
  *   onnx And  cast b
  */
 
-/*op logical_or(a, b) -> y  elementwise truth
+/*op logical_or(a, b) -> y  elementwise predicate
  * Whether one or both are nonzero.
  *   y = logical_or(a, b)
  *   onnx Or  cast b
  */
 
-/*op logical_xor(a, b) -> y  elementwise truth
+/*op logical_xor(a, b) -> y  elementwise predicate
  * Whether exactly one is nonzero.
  *   y = logical_xor(a, b)
  *   onnx Xor  cast b

@@ -5,7 +5,7 @@
 #include "dispatch/infer.h"
 #include "ops/random/random_ops.h"
 
-/*op word_below(word, limit:int) -> y  elementwise truth internal
+/*op word_below(word, limit:int) -> y  elementwise predicate internal
  * Whether a random word is below a limit.
  *   y = word < limit
  */

@@ -679,10 +679,10 @@ typedef struct {
     gd_dtype dtype;
     bool all;
     const gd_view *y;
-} truth_job;
+} bool_job;
 
 static void test_group(void *context, const void *elements, int64_t n, int64_t result) {
-    const truth_job *t = context;
+    const bool_job *t = context;
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++)
         count += t->dtype == GD_F64 ? ((const double *)elements)[i] != 0
@@ -711,7 +711,7 @@ static void any_expand(gd_expansion *e) {
 static size_t any_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status any_reference(gd_kernel_call *k) {
     const gd_any_options *o = k->attrs;
-    truth_job t = {k->in[0].dtype, false, &k->out[0]};
+    bool_job t = {k->in[0].dtype, false, &k->out[0]};
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), test_group, &t);
 }
 
@@ -734,7 +734,7 @@ static void all_expand(gd_expansion *e) {
 static size_t all_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status all_reference(gd_kernel_call *k) {
     const gd_all_options *o = k->attrs;
-    truth_job t = {k->in[0].dtype, true, &k->out[0]};
+    bool_job t = {k->in[0].dtype, true, &k->out[0]};
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), test_group, &t);
 }
 

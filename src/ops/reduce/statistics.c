@@ -254,7 +254,7 @@ static gd_status norm_infer(gd_infer *i) {
  *   g = x == 0 || y == 0 ? 0 : gy * sign(x) * pow(abs(x) / y, p - 1)
  */
 
-/*op norm_inf_place(x, y) -> on  elementwise truth internal
+/*op norm_inf_place(x, y) -> on  elementwise predicate internal
  * Whether |x| equals y, the inf- or -inf-norm, or both are NaN.
  *   on = abs(x) == y || (x != x && y != y)
  */

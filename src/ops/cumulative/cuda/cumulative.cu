@@ -9,7 +9,7 @@ static __device__ __forceinline__ void load_value(const gd_cuda_cumulative &p, l
 }
 static __device__ __forceinline__ void load_value(const gd_cuda_cumulative &p, long long at,
                                                   uint64_t &value) {
-    value = p.truth ? load_real(p.x_dtype, p.x, at) != 0
+    value = p.as_bool ? load_real(p.x_dtype, p.x, at) != 0
                     : (uint64_t)load_integer(p.x_dtype, p.x, at);
 }
 static __device__ __forceinline__ void store_value(const gd_cuda_cumulative &p, long long at,

@@ -120,7 +120,7 @@ using integer_product = integer_fold<T, true>;
 
 /* Whether any or all elements are not 0. */
 template <typename T, bool all>
-struct truth_fold {
+struct bool_fold {
     typedef int accumulator;
     typedef typename wide_type<T>::type wide;
     static __device__ int start() { return all; }
@@ -137,9 +137,9 @@ struct truth_fold {
     }
 };
 template <typename T>
-using any_true = truth_fold<T, false>;
+using any_true = bool_fold<T, false>;
 template <typename T>
-using all_true = truth_fold<T, true>;
+using all_true = bool_fold<T, true>;
 
 /* --- extremes --------------------------------------------------------------------------------- */
 
