@@ -238,14 +238,14 @@ void gd_queue_trim(gd_device *d) {
 
 /* The least size of a bounce buffer, and the uploads that may be queued before one waits for
  * another. */
-enum { BOUNCE_BYTES = 64 << 10, MOST_UPLOADS = 8 };
+enum { BOUNCE_BYTES = 64 << 10, MAX_UPLOADS = 8 };
 
 /* Takes a bounce buffer from the list, or allocates one. Skips most of those whose upload may not be
  * done; the caller waits for the event of one that has one. The lock is held. */
 static bounce *take_bounce(gd_device *d, gd_device_queue *q, size_t bytes) {
     int waiting = 0;
     for (bounce **at = &q->bounces, *b; (b = *at); at = &b->next) {
-        if (b->bytes < bytes || (b->event && ++waiting < MOST_UPLOADS)) continue;
+        if (b->bytes < bytes || (b->event && ++waiting < MAX_UPLOADS)) continue;
         *at = b->next;
         return b;
     }
@@ -503,11 +503,11 @@ uint64_t gd_device_number(gd_device *d) {
 }
 
 /* Limits the log of a program that never reads from the device. */
-enum { MOST_COUNTERS = 1 << 16 };
+enum { MAX_COUNTERS = 1 << 16 };
 
 static void drop_old_counters(gd_device_queue *q) {
     logged_counter *c = q->counters;
-    for (int i = 1; i < MOST_COUNTERS / 2; i++) c = c->next;
+    for (int i = 1; i < MAX_COUNTERS / 2; i++) c = c->next;
     while (c->next) {
         logged_counter *old = c->next;
         c->next = old->next;
@@ -523,7 +523,7 @@ void gd_device_log_counter(gd_device *d, uint64_t run, _Atomic uint64_t *counter
     pthread_mutex_lock(&q->lock);
     *c = (logged_counter){q->counters, ++q->counter_serial, run, counter, before};
     q->counters = c;
-    if (++q->n_counters == MOST_COUNTERS) drop_old_counters(q);
+    if (++q->n_counters == MAX_COUNTERS) drop_old_counters(q);
     pthread_mutex_unlock(&q->lock);
 }
 

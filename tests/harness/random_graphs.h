@@ -7,10 +7,10 @@
 
 #include "gradus/gradus.h"
 
-enum { MOST_RESULTS = 48 };
+enum { MAX_RESULTS = 48 };
 
 typedef struct results {
-    gd_tensor *at[MOST_RESULTS];
+    gd_tensor *at[MAX_RESULTS];
     int count;
 } results;
 

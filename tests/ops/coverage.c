@@ -57,7 +57,7 @@ static void check_reference(void) {
 }
 
 /* The most kernels that a device may need beside elementwise ones; other ops run as bodies. */
-enum { MOST_KERNELS = 40 };
+enum { MAX_KERNELS = 40 };
 
 static void check_kernel_count(void) {
     char names[4096] = "";
@@ -69,11 +69,11 @@ static void check_kernel_count(void) {
         snprintf(names + used, sizeof names - used, " %s", gd_op_name(op));
         count++;
     }
-    if (count <= MOST_KERNELS) report_pass();
+    if (count <= MAX_KERNELS) report_pass();
     else
         report_fail(NULL, GD_DTYPE_NONE,
                     "%d ops have neither an expression nor a body, at most %d may:%s", count,
-                    MOST_KERNELS, names);
+                    MAX_KERNELS, names);
     printf("  a device needs %d kernels beside elementwise ones:%s\n", count, names);
 }
 

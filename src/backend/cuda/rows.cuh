@@ -183,7 +183,7 @@ struct row_part {
         COUNT = IN_REGISTERS ? (int)P::VECTORS : (int)P::UNROLL, /* vectors at once */
         OPERANDS = P::TENSORS + P::RESULTS,
         VARIABLES = P::TENSORS + P::KEPT ? P::TENSORS + P::KEPT : 1,
-        MOST_BYTES = 16,
+        MAX_BYTES = 16,
     };
     template <int K>
     using vector = row_bits<N * dtype_bytes(P::dtype(K))>; /* of operand K */
@@ -194,7 +194,7 @@ struct row_part {
     long long base[OPERANDS]; /* the offset of the row */
     int thread;
     bool exists; /* whether the row does: see run_rows */
-    row_bits<MOST_BYTES> held[P::TENSORS ? P::TENSORS : 1][COUNT];
+    row_bits<MAX_BYTES> held[P::TENSORS ? P::TENSORS : 1][COUNT];
     T kept[P::KEPT ? P::KEPT : 1][COUNT][N];
 
     __device__ __forceinline__ row_part(const row_arguments<P> &arguments, long long number,

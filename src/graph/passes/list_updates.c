@@ -21,7 +21,7 @@
 #include "graph/passes/passes.h"
 #include "dispatch/launch.h"
 
-enum { MOST_ENTRIES = 1024 };
+enum { MAX_ENTRIES = 1024 };
 
 typedef struct update_list {
     gd_program *p;
@@ -121,7 +121,7 @@ static void collect_members(update_list *l, int first) {
     l->stamp++;
     l->n_numbers = count_numbers(l->p, model);
     add_member(l, first);
-    for (int i = first + 1; i < l->p->n_steps && l->count < MOST_ENTRIES; i++) {
+    for (int i = first + 1; i < l->p->n_steps && l->count < MAX_ENTRIES; i++) {
         const gd_pstep *s = &l->p->steps[i];
         if (conflicts(l, s)) break;
         if (is_update(l->p, s) && are_alike(l->p, model, s)) add_member(l, i);
@@ -213,7 +213,7 @@ gd_status gd_pass_list_updates(gd_rewrite *r) {
     gd_program *p = r->program;
     const size_t roots = (size_t)p->n_roots + 1;
     update_list l = {.p = p,
-                     .steps = gd_malloc(MOST_ENTRIES * sizeof *l.steps),
+                     .steps = gd_malloc(MAX_ENTRIES * sizeof *l.steps),
                      .reads = gd_calloc(2 * roots, sizeof *l.reads)};
     const gd_status status = l.steps && l.reads ? GD_OK : gd_no_memory(NULL, "to plan a run");
     l.writes = l.reads + roots;

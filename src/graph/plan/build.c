@@ -106,7 +106,7 @@ static gd_status place_boundary(gd_plan *plan) {
 /* --- the plan --------------------------------------------------------------------------------- */
 
 /* Captured tensors must be on the plan's device, except for small ones in host memory. */
-enum { MOST_NUMBER_BYTES = 64 };
+enum { MAX_NUMBER_BYTES = 64 };
 static gd_status check_devices(const gd_program *p, const gd_device *device) {
     char text[160];
     for (int i = 0; i < p->n_values; i++) {
@@ -114,7 +114,7 @@ static gd_status check_devices(const gd_program *p, const gd_device *device) {
         if (root->kind != GD_ROOT_CAPTURED || root->storage->device == device) continue;
         bool written = false;
         for (int k = 0; k < p->n_commits; k++) written |= p->commits[k].root == p->values[i].root;
-        if (!written && root->storage->device->api->host_reads && root->bytes <= MOST_NUMBER_BYTES)
+        if (!written && root->storage->device->api->host_reads && root->bytes <= MAX_NUMBER_BYTES)
             continue; /* each run passes its value */
         gd_tensor t;
         gd_program_describe(p, i, root->storage->device, &t);

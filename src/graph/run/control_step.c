@@ -18,7 +18,7 @@
 
 /* --- one call of a subgraph ------------------------------------------------------------------- */
 
-enum { MOST_INPUTS = 256 };
+enum { MAX_INPUTS = 256 };
 
 typedef struct planned_body {
     gd_plan *plan;

@@ -80,13 +80,13 @@ static bool is_traced_call(gd_tensors inputs) {
     return any;
 }
 
-enum { MOST_CALL_DEPTH = 64 };
+enum { MAX_CALL_DEPTH = 64 };
 static _Thread_local int call_depth;
 
 static gd_status call_function(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
-    if (call_depth >= MOST_CALL_DEPTH)
+    if (call_depth >= MAX_CALL_DEPTH)
         return gd_fail(GD_E_STATE, "jits call each other without end (%d calls deep)",
-                       MOST_CALL_DEPTH);
+                       MAX_CALL_DEPTH);
     call_depth++;
     *results = jit->fn(inputs, jit->user);
     call_depth--;

@@ -143,8 +143,8 @@ static gd_status run_dropout_train(gd_kernel_call *call) {
 /* --- multinomial ------------------------------------------------------------------------------ */
 
 enum {
-    FEW_DRAWS = 32,      /* without replacement: up to here they are found one after the other */
-    MOST_ROWS = 1 << 16, /* blocks loop over the rest */
+    FEW_DRAWS = 32,     /* without replacement: up to here they are found one after the other */
+    MAX_ROWS = 1 << 16, /* blocks loop over the rest */
 };
 
 /* A tensor of rank 1 becomes one row. */
@@ -176,7 +176,7 @@ static gd_status run_multinomial(gd_kernel_call *call) {
                              .arrivals = call->workspace};
     p.rows = p.weights.dims[0];
     p.classes = p.weights.dims[1];
-    const long long blocks = p.rows < MOST_ROWS ? p.rows : MOST_ROWS;
+    const long long blocks = p.rows < MAX_ROWS ? p.rows : MAX_ROWS;
     gd_status status = gd_cuda_launch(d, &multinomial_sums, blocks, GD_CUDA_ROW_THREADS, &p);
     if (status != GD_OK) return status;
     if (o->replacement) return gd_cuda_launch_each(d, &multinomial_draw, p.rows * p.draws, &p);
