@@ -106,7 +106,7 @@ typedef struct gd_kernel_call {
     gd_rng rng; /* for random ops: seed and call number */
     /* Asynchronous devices: the handle of a gd_rng that is combined with `rng` when the kernel runs
      * (seed ^ seed, call + call); NULL: none. */
-    const void *noise;
+    const void *rng_offset;
     void *workspace; /* workspace_bytes, aligned like the device's buffers */
     size_t workspace_bytes;
     gd_device *device;

@@ -124,12 +124,12 @@ static gd_status call_for_shapes(const applied *a, gd_tensor *const *in, int n_i
 static gd_status call_isolated(const applied *a, gd_tensor *const *in, int n_in, int64_t unknown,
                                shapes *s) {
     gd_thread *thread = &gd_this_thread;
-    gd_rng numbers = {0, 0}, *noise = thread->noise;
+    gd_rng counter = {0, 0}, *replay_rng = thread->replay_rng;
     void *tracer = thread->tracer;
     const uint64_t as_of = gd_as_of;
     gd_attempt attempt;
     thread->tracer = NULL;
-    thread->noise = &numbers;
+    thread->replay_rng = &counter;
     gd_as_of = 0;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -137,7 +137,7 @@ static gd_status call_isolated(const applied *a, gd_tensor *const *in, int n_in,
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     thread->tracer = tracer;
-    thread->noise = noise;
+    thread->replay_rng = replay_rng;
     gd_as_of = as_of;
     if (status != GD_OK && status != GD_E_MEMORY && !a->function->infer) {
         gd_error_prefix(

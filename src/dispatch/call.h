@@ -23,7 +23,7 @@ static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, cons
     k->n_out = n_out;
     k->each = 0;
     k->rng.seed = k->rng.call = 0;
-    k->noise = NULL;
+    k->rng_offset = NULL;
     k->workspace = NULL;
     k->workspace_bytes = 0;
     k->device = NULL;

@@ -116,9 +116,10 @@ static void run_kernel(test_task *task) {
     call.in = views;
     call.out = views + call.n_in;
     if (call.workspace_bytes) call.workspace = test_resolve(call.workspace, call.workspace_bytes);
-    if (call.noise) {
-        const gd_rng *noise = test_resolve(call.noise, sizeof *noise);
-        if (noise) call.rng = (gd_rng){call.rng.seed ^ noise->seed, call.rng.call + noise->call};
+    if (call.rng_offset) {
+        const gd_rng *rng_offset = test_resolve(call.rng_offset, sizeof *rng_offset);
+        if (rng_offset)
+            call.rng = (gd_rng){call.rng.seed ^ rng_offset->seed, call.rng.call + rng_offset->call};
     }
     if (resolved) t->body(&call);
     else test_device.lost = true;

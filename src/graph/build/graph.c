@@ -133,7 +133,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                      .name = text,
                      .named = name != NULL,
                      .caller = gd_this_thread.body ? gd_this_thread.body->op : NULL,
-                     .noise = -1,
+                     .random_index = -1,
                      .variable = -1,
                      .after = after,
                      .n_after = b->n_after};
@@ -141,7 +141,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         after[i] = b->after[i];
         gd_node_retain(after[i]);
     }
-    if (node->op && (node->op->flags & GD_OP_RANDOM)) o->noise = graph->n_noise++;
+    if (node->op && (node->op->flags & GD_OP_RANDOM)) o->random_index = graph->n_random++;
     if (kind == GD_FROM_VARIABLE) {
         o->variable = graph->n_variables;
         graph->variables[graph->n_variables++] = node;

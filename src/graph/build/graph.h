@@ -22,7 +22,7 @@ typedef struct gd_origin {
     char *name;
     bool named;          /* the program gave the name; else it is the op's name and the number */
     const gd_op *caller; /* of a node of an op's body: the op that the program called; else NULL */
-    int noise;           /* of a random op: its index among the random ops; else -1 */
+    int random_index;    /* of a random op: its index among the random ops; else -1 */
     int variable;        /* of a variable: its index among the variables; else -1 */
     bool trainable;
     gd_tensor *initial; /* of a variable: its initial value */
@@ -107,8 +107,8 @@ struct gd_graph {
     gd_guard guard;             /* locked while the next two change */
     _Atomic uint64_t became;    /* gd_tensors_became() at the last refresh */
     _Atomic uint64_t refreshed; /* counts refreshes that changed nodes: older plans are stale */
-    int n_noise;                /* number of random nodes */
-    uint64_t noise_base; /* the call number that the first random node would have as an eager op */
+    int n_random;               /* number of random nodes */
+    uint64_t random_base; /* the call number that the first random node would have as an eager op */
 };
 
 /* What the open blocks of this thread add to each new node. */
@@ -198,7 +198,7 @@ void gd_tracing_on(gd_tracing before);
  * the traced function has written: their new values are computed later. */
 typedef struct gd_eager {
     gd_tracing tracing;
-    struct gd_rng *noise;
+    struct gd_rng *replay_rng;
 } gd_eager;
 gd_eager gd_eager_begin(void);
 void gd_eager_end(gd_eager *before);

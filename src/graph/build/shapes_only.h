@@ -21,7 +21,7 @@
 
 typedef struct gd_shapes_only {
     void *tracer;
-    gd_rng *noise, numbers;
+    gd_rng *replay_rng, counter;
     double *macs, sum;
     bool before;
     gd_scope *scope;

@@ -79,7 +79,7 @@ static gd_status choose_in_place(gd_plan *plan) {
  * copy. */
 static gd_status place_boundary(gd_plan *plan) {
     const gd_program *p = plan->program;
-    plan->noise_slot = GD_NO_SLOT;
+    plan->rng_offset_slot = GD_NO_SLOT;
     if (plan->device->api->host_reads) return GD_OK;
     GD_TRY(choose_in_place(plan));
     plan->slots = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->slots);
@@ -94,9 +94,10 @@ static gd_status place_boundary(gd_plan *plan) {
             plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
     }
     for (int i = 0; i < plan->n_calls; i++)
-        if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE)) plan->noise_slot = 0;
-    if (plan->noise_slot == 0) {
-        plan->noise_slot = plan->boundary;
+        if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE))
+            plan->rng_offset_slot = 0;
+    if (plan->rng_offset_slot == 0) {
+        plan->rng_offset_slot = plan->boundary;
         plan->boundary += gd_plan_align(plan->device, sizeof(gd_rng));
     }
     if (plan->boundary == 0) plan->boundary = plan->device->api->alignment;

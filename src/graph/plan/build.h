@@ -68,11 +68,11 @@ struct gd_plan {
     bool *in_place;    /* per root: a feed or a fetch that runs use where it is */
     int *fed_in_place; /* the roots of these feeds */
     int n_fed_in_place;
-    bool captured;      /* runs are captured: fetches are copied */
-    size_t *slots;      /* per root: its offset in the boundary block, or GD_NO_SLOT */
-    size_t noise_slot;  /* the offset of the run's random numbers, or GD_NO_SLOT */
-    size_t boundary;    /* bytes of the boundary block */
-    int n_number_words; /* 8-byte words of captured scalars that the host passes to a run */
+    bool captured;          /* runs are captured: fetches are copied */
+    size_t *slots;          /* per root: its offset in the boundary block, or GD_NO_SLOT */
+    size_t rng_offset_slot; /* the offset of the run's random numbers, or GD_NO_SLOT */
+    size_t boundary;        /* bytes of the boundary block */
+    int n_number_words;     /* 8-byte words of captured scalars that the host passes to a run */
     gd_segment *segments;
     int n_segments;
 

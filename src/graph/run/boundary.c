@@ -44,7 +44,7 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
         const gd_node *node = step->node;
         if (step->op->flags & GD_OP_RANDOM) {
             call->rng = node->rng;
-            call->noise = (char *)in->boundary + plan->noise_slot;
+            call->rng_offset = (char *)in->boundary + plan->rng_offset_slot;
         }
         if (gd_op_is_fallible(step->op, call->in, call->n_in))
             GD_TRY(gd_call_enroll_step(call, step_name(step), node ? node->site : NULL));
@@ -94,10 +94,10 @@ static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors f
             in->numbers[b.n_numbers++] = (gd_boundary_number){in->base[r], root->bytes, true};
         }
     }
-    if (plan->noise_slot != GD_NO_SLOT) {
-        char *noise = (char *)in->boundary + plan->noise_slot; /* a gd_rng: seed, call */
-        in->numbers[b.n_numbers++] = (gd_boundary_number){noise, 8, steps};
-        in->numbers[b.n_numbers++] = (gd_boundary_number){noise + 8, 8, run};
+    if (plan->rng_offset_slot != GD_NO_SLOT) {
+        char *rng_offset = (char *)in->boundary + plan->rng_offset_slot; /* a gd_rng: seed, call */
+        in->numbers[b.n_numbers++] = (gd_boundary_number){rng_offset, 8, steps};
+        in->numbers[b.n_numbers++] = (gd_boundary_number){rng_offset + 8, 8, run};
     }
     return b;
 }

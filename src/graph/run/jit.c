@@ -220,7 +220,7 @@ static gd_status call_jit(gd_jit *jit, gd_tensors inputs, int64_t key, gd_tensor
     else if (status == GD_OK) {
         gd_tensor **y = gd_list_new(t->n_out);
         *results = (gd_tensors){y, t->n_out};
-        status = y ? gd_jit_run_forward(t, inputs.at, gd_jit_take_noise(t), y) : GD_E_MEMORY;
+        status = y ? gd_jit_run_forward(t, inputs.at, gd_jit_take_rng(t), y) : GD_E_MEMORY;
     }
     gd_jit_trace_release(t);
     return status;

@@ -83,11 +83,11 @@ static gd_status trace_body(const gd_onnx_call *c, void (*expand)(gd_expansion *
     gd_expansion e = {c->op, c->attrs, c->n_in, c->n_out, b->x, b->y};
     if (status == GD_OK) {
         gd_attempt attempt; /* a failure means that there is no body */
-        gd_rng noise = {0}; /* random ops must not advance the program's generator */
+        gd_rng rng = {0};   /* random ops must not advance the program's generator */
         gd_attempt_begin(&attempt);
-        gd_this_thread.noise = &noise;
+        gd_this_thread.replay_rng = &rng;
         expand(&e);
-        gd_this_thread.noise = NULL;
+        gd_this_thread.replay_rng = NULL;
         status = gd_attempt_end(&attempt, GD_OK);
         *ok = status == GD_OK;
         if (status != GD_E_MEMORY) status = GD_OK;
