@@ -71,7 +71,7 @@ typedef enum gd_queue {
     GD_QUEUE_COUNT,
 } gd_queue;
 
-/* The inputs or outputs of a plan's run: buffers that are copied on the device, and numbers of up
+/* The inputs or outputs of a plan's run: buffers that are copied on the device, and scalars of up
  * to 8 bytes from the host. The plan's own addresses never change, so a captured plan can be
  * launched with other feeds and fetches. */
 typedef struct gd_boundary_copy {
@@ -79,16 +79,16 @@ typedef struct gd_boundary_copy {
     const void *from;
     size_t bytes;
 } gd_boundary_copy;
-typedef struct gd_boundary_number {
+typedef struct gd_boundary_scalar {
     void *to;
     size_t bytes;
     uint64_t bits;
-} gd_boundary_number;
+} gd_boundary_scalar;
 typedef struct gd_boundary {
     const gd_boundary_copy *copies;
     int n_copies;
-    const gd_boundary_number *numbers;
-    int n_numbers;
+    const gd_boundary_scalar *scalars;
+    int n_scalars;
     uint64_t run; /* entry: gd_data_error.run of later failures */
 } gd_boundary;
 

@@ -159,7 +159,7 @@ gd_status gd_state_put_text(gd_state *s, const char *name, const char *value) {
     return GD_OK;
 }
 
-gd_status gd_state_put_number(gd_state *s, const char *name, double value) {
+gd_status gd_state_put_float(gd_state *s, const char *name, double value) {
     char text[GD_DOUBLE_TEXT];
     if (isnan(value)) return gd_state_put_text(s, name, "nan");
     if (isinf(value)) return gd_state_put_text(s, name, value < 0 ? "-inf" : "inf");

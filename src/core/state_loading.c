@@ -50,9 +50,9 @@ bool gd_loading_shape(gd_loading *in, const char *name, gd_shape *shape, gd_dtyp
     return true;
 }
 
-bool gd_loading_peek_number(gd_loading *in, const char *name, double *value) {
+bool gd_loading_peek_float(gd_loading *in, const char *name, double *value) {
     const gd_source_value *v = find_value(in, name);
-    return v && gd_value_number(v->text, value);
+    return v && gd_value_float(v->text, value);
 }
 bool gd_loading_peek_integer(gd_loading *in, const char *name, int64_t *value) {
     const gd_source_value *v = find_value(in, name);
@@ -135,7 +135,7 @@ static gd_status take_value(gd_loading *in, const char *name, gd_value_kind kind
         const size_t bytes = strlen(v->text) + 1;
         bool is_one = true;
         switch (kind) {
-        case GD_NUMBER_VALUE: is_one = gd_value_number(v->text, &w.number); break;
+        case GD_FLOAT_VALUE: is_one = gd_value_float(v->text, &w.number); break;
         case GD_INTEGER_VALUE: is_one = gd_value_integer(v->text, &w.integer); break;
         case GD_UNSIGNED_VALUE: is_one = gd_value_unsigned(v->text, &w.unsigned_integer); break;
         case GD_TEXT_VALUE:
@@ -154,8 +154,8 @@ static gd_status take_value(gd_loading *in, const char *name, gd_value_kind kind
     return add_request(in, w);
 }
 
-gd_status gd_loading_number(gd_loading *in, const char *name, double *value) {
-    return take_value(in, name, GD_NUMBER_VALUE, value);
+gd_status gd_loading_float(gd_loading *in, const char *name, double *value) {
+    return take_value(in, name, GD_FLOAT_VALUE, value);
 }
 gd_status gd_loading_integer(gd_loading *in, const char *name, int64_t *value) {
     return take_value(in, name, GD_INTEGER_VALUE, value);

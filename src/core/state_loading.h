@@ -14,7 +14,7 @@ typedef enum gd_request_fit {
 } gd_request_fit;
 
 typedef enum gd_value_kind {
-    GD_NUMBER_VALUE,
+    GD_FLOAT_VALUE,
     GD_INTEGER_VALUE,
     GD_UNSIGNED_VALUE,
     GD_TEXT_VALUE

@@ -52,7 +52,7 @@ bool gd_state_same(const gd_tensor *a, const gd_tensor *b);
 
 /* Parse values from their text: the shortest exact decimal of a double, "inf", "-inf", "nan". False
  * if the text is not such a number. */
-bool gd_value_number(const char *text, double *value);
+bool gd_value_float(const char *text, double *value);
 bool gd_value_integer(const char *text, int64_t *value);
 bool gd_value_unsigned(const char *text, uint64_t *value);
 

@@ -109,7 +109,7 @@ static void put_unfit(writer *w, const gd_request *request) {
     const gd_source_tensor *from = request->from;
     if (request->fit == GD_OTHER_VALUE) {
         put_format(w, "%.100s (\"%.40s\" is no %s)", request->name, request->value->text,
-                   request->kind == GD_NUMBER_VALUE ? "number" : "integer");
+                   request->kind == GD_FLOAT_VALUE ? "number" : "integer");
     } else if (from->rank > GD_MAX_RANK) {
         put_format(w, "%.100s (%d dimensions, %s here)", request->name, from->rank,
                    gd_describe(request->tensor, here, sizeof here));

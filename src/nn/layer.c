@@ -261,7 +261,7 @@ gd_tensors gd_layer_fail(gd_status status) {
     return gd_list_of_errors(1);
 }
 
-gd_tensor *gd_layer_number(const gd_tensor *x, double value) {
+gd_tensor *gd_layer_scalar(const gd_tensor *x, double value) {
     return gd_scalar_of(value, x->dtype == GD_F64 ? GD_F64 : GD_F32);
 }
 

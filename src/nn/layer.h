@@ -87,7 +87,7 @@ static inline gd_tensor *gd_layer_input(gd_tensors in, int i) {
     return i < in.count ? in.at[i] : NULL;
 }
 /* A number in the dtype for arithmetic with x: f64 if x is, otherwise f32. (gd_scalar is f32.) */
-gd_tensor *gd_layer_number(const gd_tensor *x, double value);
+gd_tensor *gd_layer_scalar(const gd_tensor *x, double value);
 /* The mode; a trace records that it was read. */
 bool gd_layer_is_training(gd_module *m);
 /* The tensor, or child, that was added as number `index`. */

@@ -17,7 +17,7 @@ typedef struct gd_batches {
     int n_targets, n_weights;
     gd_tensor *class_weights; /* NULL: none */
     gd_metric **metrics;      /* those with scalar values first */
-    int n_metrics, n_numbers;
+    int n_metrics, n_scalars;
     gd_tensor *loss_sum, *weight_sum; /* f64 of rank 0 */
     gd_jit *jit;                      /* NULL: eager */
     const char *what;                 /* "gd_fit", for messages */

@@ -47,7 +47,7 @@ const char *gd_metric_unique_name(gd_metric *const *list, int64_t index,
 gd_tensor *gd_metric_zeros(gd_device *device, int rank, const int64_t *dims);
 
 /* Whether its value is a scalar, for histories. Otherwise the record has "-> matrix". */
-static inline bool gd_metric_is_number(const gd_metric *metric) {
+static inline bool gd_metric_is_scalar(const gd_metric *metric) {
     return metric->factory->record.n_outputs == 0;
 }
 

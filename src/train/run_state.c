@@ -24,7 +24,7 @@ static const gd_state_field run_fields[] = {
     {"partial", GD_FIELD_INTEGER, offsetof(gd_fit_run, partial)},
     {"group_done", GD_FIELD_INTEGER, offsetof(gd_fit_run, group_done)},
     {"group_size", GD_FIELD_INTEGER, offsetof(gd_fit_run, group_size)},
-    {"seconds", GD_FIELD_NUMBER, offsetof(gd_fit_run, seconds)},
+    {"seconds", GD_FIELD_FLOAT, offsetof(gd_fit_run, seconds)},
     {"stopped", GD_FIELD_TEXT, offsetof(gd_fit_run, stopped)},
     {"loss_sum", GD_FIELD_TENSOR, offsetof(gd_fit_run, train.loss_sum)},
     {"weight_sum", GD_FIELD_TENSOR, offsetof(gd_fit_run, train.weight_sum)},

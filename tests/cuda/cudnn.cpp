@@ -82,14 +82,14 @@ size_t value_bytes(cudnnBackendAttributeType_t type) {
 
 /* --- from descriptors to a graph --------------------------------------------------------------- */
 
-number_type type_of(cudnnDataType_t type) {
+element_type type_of(cudnnDataType_t type) {
     switch (type) {
-    case CUDNN_DATA_DOUBLE: return NUMBER_F64;
-    case CUDNN_DATA_FLOAT: return NUMBER_F32;
-    case CUDNN_DATA_HALF: return NUMBER_F16;
-    case CUDNN_DATA_BFLOAT16: return NUMBER_BF16;
-    case CUDNN_DATA_INT32: return NUMBER_I32;
-    default: return NUMBER_NONE;
+    case CUDNN_DATA_DOUBLE: return ELEMENT_F64;
+    case CUDNN_DATA_FLOAT: return ELEMENT_F32;
+    case CUDNN_DATA_HALF: return ELEMENT_F16;
+    case CUDNN_DATA_BFLOAT16: return ELEMENT_BF16;
+    case CUDNN_DATA_INT32: return ELEMENT_I32;
+    default: return ELEMENT_NONE;
     }
 }
 
@@ -104,7 +104,7 @@ bool read_tensor(const descriptor *d, dnn_tensor *t) {
     if (t->dims.size() != t->strides.size() || t->dims.empty()) return false;
     for (int64_t size : t->dims)
         if (size < 1) return false;
-    return t->is_virtual || t->type != NUMBER_NONE;
+    return t->is_virtual || t->type != ELEMENT_NONE;
 }
 
 int64_t add_tensor(dnn_graph *g, const descriptor *op, cudnnBackendAttributeName_t name) {
@@ -228,7 +228,7 @@ cudnnStatus_t check_pointer(const dnn_tensor &t, const void *p) {
     if (t.by_value) return p ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
     int64_t last = 0;
     for (size_t k = 0; k < t.dims.size(); k++) last += (t.dims[k] - 1) * t.strides[k];
-    if (!emulated_is_device_memory(p, (size_t)(last + 1) * number_bytes(t.type)))
+    if (!emulated_is_device_memory(p, (size_t)(last + 1) * element_bytes(t.type)))
         return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     return t.alignment > 0 && (uintptr_t)p % (size_t)t.alignment != 0
                ? CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER
@@ -369,7 +369,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
         at->second.data = (char *)pointers[i];
         const cudnnStatus_t status = check_pointer(at->second, at->second.data);
         if (status != CUDNN_STATUS_SUCCESS) return status;
-        if (at->second.by_value) at->second.number = load_number(at->second.type, at->second.data);
+        if (at->second.by_value) at->second.number = load_element(at->second.type, at->second.data);
     }
     for (const auto &[id, t] : graph->tensors)
         if (!t.is_virtual && !t.data) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;

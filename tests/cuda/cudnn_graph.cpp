@@ -35,7 +35,7 @@ values load_tensor(const dnn_tensor &t) {
         int64_t offset = 0;
         for (size_t d = 0; d < index.size(); d++) offset += index[d] * t.strides[d];
         v.at[n] = t.by_value ? t.number
-                             : load_number(t.type, t.data + offset * (int64_t)number_bytes(t.type));
+                             : load_element(t.type, t.data + offset * (int64_t)element_bytes(t.type));
     });
     return v;
 }
@@ -43,7 +43,7 @@ void store_tensor(const dnn_tensor &t, const values &v) {
     each_index(t.dims, [&](const std::vector<int64_t> &index, size_t n) {
         int64_t offset = 0;
         for (size_t d = 0; d < index.size(); d++) offset += index[d] * t.strides[d];
-        store_number(t.type, t.data + offset * (int64_t)number_bytes(t.type), v.at[n]);
+        store_element(t.type, t.data + offset * (int64_t)element_bytes(t.type), v.at[n]);
     });
 }
 

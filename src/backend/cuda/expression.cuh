@@ -498,8 +498,8 @@ E_FN void run_list(const list_arguments &a) {
     if (h.word->number) return;
     const E expression(a.words);
     const int entry_words = 2 + h.width + E::OUTPUTS;
-    const unsigned long long *numbers = a.words + E::PARAMS,
-                             *entries = numbers + 2 * (E::INPUTS - h.width);
+    const unsigned long long *scalars = a.words + E::PARAMS,
+                             *entries = scalars + 2 * (E::INPUTS - h.width);
     int low = 0, high = h.count - 1; /* the last entry whose first chunk is not behind the block */
     while (low < high) {
         const int middle = (low + high + 1) / 2;
@@ -514,10 +514,10 @@ E_FN void run_list(const list_arguments &a) {
     const auto data = [&](int k) {
         return address_of(k < h.width       ? entry[2 + k]
                           : k >= E::INPUTS ? entry[2 + h.width + k - E::INPUTS]
-                                            : numbers[2 * (k - h.width)]);
+                                            : scalars[2 * (k - h.width)]);
     };
     const auto number = [&](int k) { /* the index of the entry's element */
-        return (long long)numbers[2 * (k - h.width) + 1] * (long long)(entry[0] >> 32);
+        return (long long)scalars[2 * (k - h.width) + 1] * (long long)(entry[0] >> 32);
     };
     for (long long i = begin + threadIdx.x; i < end; i += THREADS) {
         const bool valid[1] = {true};

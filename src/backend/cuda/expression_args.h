@@ -8,7 +8,7 @@
  *   vector    n addresses, p parameters, n pairs of strides: the outermost one in the low half; in
  *             vectors, or in elements if the operand is broadcast
  *   general   n addresses, p parameters, n lists of GD_CUDA_EXPRESSION_RANK strides
- *   list      p parameters, the addresses and strides of the numbers, then the entries
+ *   list      p parameters, the addresses and strides of the scalars, then the entries
  */
 #ifndef GRADUS_BACKEND_CUDA_EXPRESSION_ARGS_H
 #define GRADUS_BACKEND_CUDA_EXPRESSION_ARGS_H
@@ -54,13 +54,13 @@ typedef struct gd_cuda_general_head {
 } gd_cuda_general_head;
 
 /* A call for each of several entries, which are contiguous and aligned. An expression has `width`
- * tensors in each entry and further variables, the numbers, which are the same for all entries or
+ * tensors in each entry and further variables, the scalars, which are the same for all entries or
  * have one element for each. Words: p parameters; for each number its address and its stride
  * between entries; for each entry its first chunk (low half) and its number in the call's list (high
  * half), its number of elements, and the addresses of its tensors, inputs before outputs. */
 typedef struct gd_cuda_list_head {
     const gd_cuda_word *word;
-    unsigned long long dtypes; /* of the inputs, numbers and outputs */
+    unsigned long long dtypes; /* of the inputs, scalars and outputs */
     int width, count;          /* tensors read by an entry; entries */
 } gd_cuda_list_head;
 

@@ -213,7 +213,7 @@ typedef struct boundary_task {
     test_task task;
     gd_boundary boundary;
     bool enters;
-    /* the copies and numbers follow it in memory */
+    /* the copies and scalars follow it in memory */
 } boundary_task;
 
 static void run_boundary(test_task *task) {
@@ -226,8 +226,8 @@ static void run_boundary(test_task *task) {
         void *to = test_resolve(c->to, c->bytes), *from = test_resolve(c->from, c->bytes);
         if (to && from) memmove(to, from, c->bytes);
     }
-    for (int i = 0; i < b->n_numbers; i++) {
-        const gd_boundary_number *n = &b->numbers[i];
+    for (int i = 0; i < b->n_scalars; i++) {
+        const gd_boundary_scalar *n = &b->scalars[i];
         void *to = test_resolve(n->to, n->bytes);
         if (to) memcpy(to, &n->bits, n->bytes);
     }
@@ -235,15 +235,15 @@ static void run_boundary(test_task *task) {
 
 static boundary_task *new_boundary(const gd_boundary *b, bool enters) {
     const size_t copies = (size_t)b->n_copies * sizeof *b->copies,
-                 numbers = (size_t)b->n_numbers * sizeof *b->numbers;
-    boundary_task *t = test_task_new(sizeof *t + copies + numbers, run_boundary, NULL);
+                 scalars = (size_t)b->n_scalars * sizeof *b->scalars;
+    boundary_task *t = test_task_new(sizeof *t + copies + scalars, run_boundary, NULL);
     if (!t) return NULL;
     t->boundary = *b;
     t->enters = enters;
     t->boundary.copies = (gd_boundary_copy *)(t + 1);
-    t->boundary.numbers = (gd_boundary_number *)((char *)(t + 1) + copies);
+    t->boundary.scalars = (gd_boundary_scalar *)((char *)(t + 1) + copies);
     if (copies) memcpy(t + 1, b->copies, copies);
-    if (numbers) memcpy((char *)(t + 1) + copies, b->numbers, numbers);
+    if (scalars) memcpy((char *)(t + 1) + copies, b->scalars, scalars);
     return t;
 }
 

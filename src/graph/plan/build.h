@@ -72,7 +72,7 @@ struct gd_plan {
     size_t *slots;          /* per root: its offset in the boundary block, or GD_NO_SLOT */
     size_t rng_offset_slot; /* the offset of the run's random numbers, or GD_NO_SLOT */
     size_t boundary;        /* bytes of the boundary block */
-    int n_number_words;     /* 8-byte words of captured scalars that the host passes to a run */
+    int n_scalar_words;     /* 8-byte words of captured scalars that the host passes to a run */
     gd_segment *segments;
     int n_segments;
 
@@ -86,7 +86,7 @@ struct gd_plan {
 
 /* Whether the root is a captured scalar in host memory that a plan on another device reads. Each
  * run passes its current value. */
-static inline bool gd_root_is_number(const gd_plan *plan, int root) {
+static inline bool gd_root_is_scalar(const gd_plan *plan, int root) {
     const gd_root *r = &plan->program->roots[root];
     return r->kind == GD_ROOT_CAPTURED && r->storage->device != plan->device &&
            r->storage->device->api->host_reads;

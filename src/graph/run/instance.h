@@ -22,9 +22,9 @@ struct gd_instance {
     gd_storage **fetched; /* the fetch buffers */
 
     /* Asynchronous devices (boundary.c). */
-    void *boundary;           /* holds feeds, numbers and fetches at fixed addresses */
+    void *boundary;           /* holds feeds, scalars and fetches at fixed addresses */
     gd_boundary_copy *copies; /* arguments of a launch, as are the next */
-    gd_boundary_number *numbers;
+    gd_boundary_scalar *scalars;
     void **feed_copies; /* per root: a copy of a feed that is otherwise used in place; NULL: none */
     bool copies_feeds;  /* all of these are copied */
     gd_capture_set sets[GD_CAPTURE_SETS], *set; /* all, and that of this run */

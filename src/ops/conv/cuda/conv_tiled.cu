@@ -85,7 +85,7 @@ struct conv_place {
 template <int DEPTH> struct alignas(16) step_places {
     int b[DEPTH], y[DEPTH], x[DEPTH], a[DEPTH];
 };
-struct alignas(16) four_numbers {
+struct alignas(16) four_ints {
     int at[4];
 };
 
@@ -215,9 +215,9 @@ template <typename S> struct tile_copier {
         const int height = p.b_size[0], width = p.b_size[1], first = right_depth();
 #pragma unroll
         for (int e = 0; e < RIGHT; e += 4) {
-            const four_numbers at = *(const four_numbers *)(places.b + first + e),
-                               down = *(const four_numbers *)(places.y + first + e),
-                               across = *(const four_numbers *)(places.x + first + e);
+            const four_ints at = *(const four_ints *)(places.b + first + e),
+                               down = *(const four_ints *)(places.y + first + e),
+                               across = *(const four_ints *)(places.x + first + e);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const bool inside = (unsigned)(y + down.at[i]) < (unsigned)height &&
@@ -232,7 +232,7 @@ template <typename S> struct tile_copier {
         const int first = right_depth();
 #pragma unroll
         for (int e = 0; e < RIGHT; e += 4) {
-            const four_numbers at = *(const four_numbers *)(places.b + first + e);
+            const four_ints at = *(const four_ints *)(places.b + first + e);
 #pragma unroll
             for (int i = 0; i < 4; i++) right[e + i] = __ldg(b + at.at[i]);
         }

@@ -23,7 +23,7 @@ static gd_cuda_kernel random_key = GD_CUDA_KERNEL("random/random", "gd_draw_key"
 
 static gd_cuda_rng rng_of_call(const gd_kernel_call *call) {
     return (gd_cuda_rng){
-        .seed = call->rng.seed, .number = call->rng.call, .rng_offset = call->rng_offset};
+        .seed = call->rng.seed, .call = call->rng.call, .rng_offset = call->rng_offset};
 }
 
 static gd_cuda_rng rng_of_key(const gd_view *key) {

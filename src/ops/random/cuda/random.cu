@@ -9,8 +9,8 @@
 
 static __device__ __forceinline__ gd_rng load_rng(const gd_cuda_rng &r) {
     if (r.key) return gd_rng{r.key[0], r.key[r.key_stride]};
-    if (!r.rng_offset) return gd_rng{r.seed, r.number};
-    return gd_rng{r.seed ^ r.rng_offset[0], r.number + r.rng_offset[1]};
+    if (!r.rng_offset) return gd_rng{r.seed, r.call};
+    return gd_rng{r.seed ^ r.rng_offset[0], r.call + r.rng_offset[1]};
 }
 
 /* Contiguous views have rank 1, which needs no division. */
