@@ -1,6 +1,6 @@
 /* name_map.h - a hash map from names to pointers. */
-#ifndef GRADUS_CORE_NAMES_H
-#define GRADUS_CORE_NAMES_H
+#ifndef GRADUS_CORE_NAME_MAP_H
+#define GRADUS_CORE_NAME_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

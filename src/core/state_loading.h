@@ -1,7 +1,7 @@
 /* state_loading.h - the data structures of a load: the requests of the objects, matched with the
  * source. */
-#ifndef GRADUS_CORE_STATE_TAKE_H
-#define GRADUS_CORE_STATE_TAKE_H
+#ifndef GRADUS_CORE_STATE_LOADING_H
+#define GRADUS_CORE_STATE_LOADING_H
 
 #include "core/state_path.h"
 

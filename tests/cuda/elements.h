@@ -1,6 +1,6 @@
 /* elements.h - elements of float tensors in memory, read and written as double. */
-#ifndef GRADUS_TESTS_CUDA_NUMBERS_H
-#define GRADUS_TESTS_CUDA_NUMBERS_H
+#ifndef GRADUS_TESTS_CUDA_ELEMENTS_H
+#define GRADUS_TESTS_CUDA_ELEMENTS_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* cases.h - reads the test cases of tests/cases/, whose README.md describes the format. */
-#ifndef GRADUS_TESTS_CASES_H
-#define GRADUS_TESTS_CASES_H
+#ifndef GRADUS_TESTS_HARNESS_CASES_H
+#define GRADUS_TESTS_HARNESS_CASES_H
 
 #include "gradus/gradus.h"
 

@@ -2,8 +2,8 @@
  *
  * GRADUS_GRAPHS=10000 build/tests/test_random_NAME is a long search; GRADUS_GRAPH=4711 runs one
  * seed. */
-#ifndef GRADUS_TESTS_RANDOM_GRAPHS_H
-#define GRADUS_TESTS_RANDOM_GRAPHS_H
+#ifndef GRADUS_TESTS_HARNESS_RANDOM_GRAPHS_H
+#define GRADUS_TESTS_HARNESS_RANDOM_GRAPHS_H
 
 #include "gradus/gradus.h"
 

@@ -1,7 +1,7 @@
 /* report.h - the results of a suite: counts of passed and failed checks, failures with the line of
  * their case, and skips by reason. */
-#ifndef GRADUS_TESTS_REPORT_H
-#define GRADUS_TESTS_REPORT_H
+#ifndef GRADUS_TESTS_HARNESS_REPORT_H
+#define GRADUS_TESTS_HARNESS_REPORT_H
 
 #include "cases.h"
 

@@ -1,6 +1,6 @@
 /* suites.h - the suites over tests/cases/, one function each. */
-#ifndef GRADUS_TESTS_SUITES_H
-#define GRADUS_TESTS_SUITES_H
+#ifndef GRADUS_TESTS_OPS_SUITES_H
+#define GRADUS_TESTS_OPS_SUITES_H
 
 #include "compare.h"
 #include "golden.h"

@@ -8,8 +8,8 @@
  *
  * The accumulator dtype is f32 (also for f16 and bf16), f64 or i64 (all integers and bools).
  */
-#ifndef GRADUS_CPU_REDUCE_H
-#define GRADUS_CPU_REDUCE_H
+#ifndef GRADUS_BACKEND_CPU_REDUCE_H
+#define GRADUS_BACKEND_CPU_REDUCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

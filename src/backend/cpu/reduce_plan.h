@@ -10,8 +10,8 @@
  * results). If results have several segments, the states of the segments are stored in the
  * workspace and merged at the end: a split reduction.
  */
-#ifndef GRADUS_CPU_REDUCE_PLAN_H
-#define GRADUS_CPU_REDUCE_PLAN_H
+#ifndef GRADUS_BACKEND_CPU_REDUCE_PLAN_H
+#define GRADUS_BACKEND_CPU_REDUCE_PLAN_H
 
 #include "backend/cpu/reduce.h"
 

@@ -1,6 +1,6 @@
 /* element.cuh - elements of views, loops over them, and reports of bad data, for kernels. */
-#ifndef GRADUS_CUDA_ELEMENT_CUH
-#define GRADUS_CUDA_ELEMENT_CUH
+#ifndef GRADUS_BACKEND_CUDA_ELEMENT_CUH
+#define GRADUS_BACKEND_CUDA_ELEMENT_CUH
 
 #include "backend/cuda/device_code.cuh"
 #include "backend/cuda/view.h"

@@ -14,8 +14,8 @@
  * thread precede their use, so that they are in flight together. This file is also part of the text
  * that precedes kernels compiled at run time.
  */
-#ifndef GRADUS_CUDA_EXPRESSION_CUH
-#define GRADUS_CUDA_EXPRESSION_CUH
+#ifndef GRADUS_BACKEND_CUDA_EXPRESSION_CUH
+#define GRADUS_BACKEND_CUDA_EXPRESSION_CUH
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* pack.cuh - vectors of 16 bytes, conversions of floats by the hardware, and sums over the threads
  * of a block, for kernels that are bound by the memory's bandwidth. */
-#ifndef GRADUS_CUDA_PACK_CUH
-#define GRADUS_CUDA_PACK_CUH
+#ifndef GRADUS_BACKEND_CUDA_PACK_CUH
+#define GRADUS_BACKEND_CUDA_PACK_CUH
 
 #include "backend/cuda/typed.cuh"
 

@@ -1,6 +1,6 @@
 /* row_vectors.cuh - vectors of any dtype whose layout is a constant, for rows.cuh. */
-#ifndef GRADUS_CUDA_ROW_VECTORS_CUH
-#define GRADUS_CUDA_ROW_VECTORS_CUH
+#ifndef GRADUS_BACKEND_CUDA_ROW_VECTORS_CUH
+#define GRADUS_BACKEND_CUDA_ROW_VECTORS_CUH
 
 #include "backend/cuda/expression.cuh"
 

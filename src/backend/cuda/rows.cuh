@@ -25,8 +25,8 @@
  * f64. A pass has no branches: lanes behind the end of a row compute, too, and their results are
  * dropped. This file is part of the text that precedes kernels compiled at run time.
  */
-#ifndef GRADUS_CUDA_ROWS_CUH
-#define GRADUS_CUDA_ROWS_CUH
+#ifndef GRADUS_BACKEND_CUDA_ROWS_CUH
+#define GRADUS_BACKEND_CUDA_ROWS_CUH
 
 #include "backend/cuda/row_vectors.cuh"
 #include "backend/cuda/rows_args.h"

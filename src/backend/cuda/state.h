@@ -1,6 +1,6 @@
 /* state.h - the inside of a CUDA device: context, streams, events, modules, the error word. */
-#ifndef GRADUS_CUDA_STATE_H
-#define GRADUS_CUDA_STATE_H
+#ifndef GRADUS_BACKEND_CUDA_STATE_H
+#define GRADUS_BACKEND_CUDA_STATE_H
 
 #include <pthread.h>
 

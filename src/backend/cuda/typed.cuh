@@ -1,6 +1,6 @@
 /* typed.cuh - elements as C++ types, for kernels with code for each dtype. */
-#ifndef GRADUS_CUDA_TYPED_CUH
-#define GRADUS_CUDA_TYPED_CUH
+#ifndef GRADUS_BACKEND_CUDA_TYPED_CUH
+#define GRADUS_BACKEND_CUDA_TYPED_CUH
 
 #include "backend/cuda/element.cuh"
 

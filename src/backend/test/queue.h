@@ -1,6 +1,6 @@
 /* queue.h - internals of the test device: memory, tasks and queues, the error word. */
-#ifndef GRADUS_TEST_QUEUE_H
-#define GRADUS_TEST_QUEUE_H
+#ifndef GRADUS_BACKEND_TEST_QUEUE_H
+#define GRADUS_BACKEND_TEST_QUEUE_H
 
 #include <pthread.h>
 

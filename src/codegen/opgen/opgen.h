@@ -26,8 +26,8 @@
  *
  * A file is written only if its content changes, so that an edit rebuilds little.
  */
-#ifndef GRADUS_OPGEN_H
-#define GRADUS_OPGEN_H
+#ifndef GRADUS_CODEGEN_OPGEN_OPGEN_H
+#define GRADUS_CODEGEN_OPGEN_OPGEN_H
 
 #include <stdio.h>
 

@@ -4,8 +4,8 @@
  * adds an origin to each node. A graph retains its nodes, and a symbol retains its node: the symbol
  * stays valid after the graph is freed, but no op can take it as an input then.
  */
-#ifndef GRADUS_GRAPH_GRAPH_H
-#define GRADUS_GRAPH_GRAPH_H
+#ifndef GRADUS_GRAPH_BUILD_GRAPH_H
+#define GRADUS_GRAPH_BUILD_GRAPH_H
 
 #include "autograd/node.h"
 #include "core/guard.h"

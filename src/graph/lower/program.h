@@ -4,8 +4,8 @@
  * transform it; a plan assigns kernels and memory and runs it. A value is a view into a root, which
  * is a piece of memory: a temporary, a feed, a variable, or the storage of a captured tensor.
  */
-#ifndef GRADUS_GRAPH_PROGRAM_H
-#define GRADUS_GRAPH_PROGRAM_H
+#ifndef GRADUS_GRAPH_LOWER_PROGRAM_H
+#define GRADUS_GRAPH_LOWER_PROGRAM_H
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * A schedule is a list of step numbers. A repeated step computes its results again, and later
  * readers read the new results; so the schedule alone determines the lifetimes.
  */
-#ifndef GRADUS_GRAPH_REMAT_H
-#define GRADUS_GRAPH_REMAT_H
+#ifndef GRADUS_GRAPH_PASSES_REMAT_H
+#define GRADUS_GRAPH_PASSES_REMAT_H
 
 #include "graph/passes/passes.h"
 

@@ -1,7 +1,7 @@
 /* evaluate.h - the interpreter: runs nodes one after the other as eager ops. Sessions use plans
  * instead where they can. */
-#ifndef GRADUS_GRAPH_EVALUATE_H
-#define GRADUS_GRAPH_EVALUATE_H
+#ifndef GRADUS_GRAPH_RUN_EVALUATE_H
+#define GRADUS_GRAPH_RUN_EVALUATE_H
 
 #include "gradus/random.h"
 #include "gradus/tensor.h"

@@ -1,6 +1,6 @@
 /* instance.h - an instance of a plan: the memory and the kernel calls of one run at a time. */
-#ifndef GRADUS_GRAPH_INSTANCE_H
-#define GRADUS_GRAPH_INSTANCE_H
+#ifndef GRADUS_GRAPH_RUN_INSTANCE_H
+#define GRADUS_GRAPH_RUN_INSTANCE_H
 
 #include "graph/plan/build.h"
 #include "graph/run/plan_run.h"

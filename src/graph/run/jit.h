@@ -8,8 +8,8 @@
  * The gradient of a call is one more run of that session, which computes the forward part again
  * with the same random numbers.
  */
-#ifndef GRADUS_GRAPH_JIT_H
-#define GRADUS_GRAPH_JIT_H
+#ifndef GRADUS_GRAPH_RUN_JIT_H
+#define GRADUS_GRAPH_RUN_JIT_H
 
 #include "core/guard.h"
 #include "gradus/autograd.h"

@@ -1,7 +1,7 @@
 /* plan_run.h - running plans. Each run borrows an instance of its plan: a slab, and the kernel calls
  * with the slab's addresses filled in. */
-#ifndef GRADUS_GRAPH_PLAN_RUN_H
-#define GRADUS_GRAPH_PLAN_RUN_H
+#ifndef GRADUS_GRAPH_RUN_PLAN_RUN_H
+#define GRADUS_GRAPH_RUN_PLAN_RUN_H
 
 #include "graph/plan/plan.h"
 

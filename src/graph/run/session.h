@@ -1,6 +1,6 @@
 /* session.h - the internals of a session, shared by the session_*.c files. */
-#ifndef GRADUS_GRAPH_SESSION_H
-#define GRADUS_GRAPH_SESSION_H
+#ifndef GRADUS_GRAPH_RUN_SESSION_H
+#define GRADUS_GRAPH_RUN_SESSION_H
 
 #include "core/rwlock.h"
 #include "core/state.h"

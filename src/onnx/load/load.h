@@ -3,8 +3,8 @@
  * Order: the loader and its values; attributes, inputs and outputs of a node; lists and sizes that
  * are known only at run time; graphs and files.
  */
-#ifndef GRADUS_ONNX_LOAD_H
-#define GRADUS_ONNX_LOAD_H
+#ifndef GRADUS_ONNX_LOAD_LOAD_H
+#define GRADUS_ONNX_LOAD_LOAD_H
 
 #include "core/map.h"
 #include "core/name_map.h"

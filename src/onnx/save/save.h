@@ -3,8 +3,8 @@
  * Order: the saver; names and tensors; messages of nodes; parts of graphs; calls; functions and
  * bodies that rows of the table name; files.
  */
-#ifndef GRADUS_ONNX_SAVE_H
-#define GRADUS_ONNX_SAVE_H
+#ifndef GRADUS_ONNX_SAVE_SAVE_H
+#define GRADUS_ONNX_SAVE_SAVE_H
 
 #include "core/name_map.h"
 #include "gradus/module.h"

@@ -7,8 +7,8 @@
  * Layer i draws from a stream of its own, so a net without some of its layers keeps the others, with
  * other sizes: this is how a failing net is reduced.
  */
-#ifndef GRADUS_TESTS_NETS_NET_H
-#define GRADUS_TESTS_NETS_NET_H
+#ifndef GRADUS_TESTS_HARNESS_NETS_NET_H
+#define GRADUS_TESTS_HARNESS_NETS_NET_H
 
 #include "draw.h"
 #include "gradus/gradus.h"

@@ -1,6 +1,6 @@
 /* trial.h - a random net runs a few steps in one of several modes. */
-#ifndef GRADUS_TESTS_NETS_TRIAL_H
-#define GRADUS_TESTS_NETS_TRIAL_H
+#ifndef GRADUS_TESTS_HARNESS_NETS_TRIAL_H
+#define GRADUS_TESTS_HARNESS_NETS_TRIAL_H
 
 #include "step.h"
 

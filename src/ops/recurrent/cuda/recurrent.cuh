@@ -1,7 +1,7 @@
 /* recurrent.cuh - the cells of recurrent layers and the order of the blocks, for recurrent.cu and
  * recurrent_resident.cuh. */
-#ifndef GRADUS_CUDA_RECURRENT_CUH
-#define GRADUS_CUDA_RECURRENT_CUH
+#ifndef GRADUS_OPS_RECURRENT_CUDA_RECURRENT_CUH
+#define GRADUS_OPS_RECURRENT_CUDA_RECURRENT_CUH
 
 #include "ops/recurrent/cuda/recurrent_args.h"
 #include "backend/cuda/typed.cuh"

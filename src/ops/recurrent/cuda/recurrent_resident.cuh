@@ -13,8 +13,8 @@
  * and the slots of s + 3 to s + 2 + c are free. A fence follows, and after it the thread writes slot
  * s + 2, which all readers read before they read slot s + 3.
  */
-#ifndef GRADUS_CUDA_RECURRENT_RESIDENT_CUH
-#define GRADUS_CUDA_RECURRENT_RESIDENT_CUH
+#ifndef GRADUS_OPS_RECURRENT_CUDA_RECURRENT_RESIDENT_CUH
+#define GRADUS_OPS_RECURRENT_CUDA_RECURRENT_RESIDENT_CUH
 
 #include "backend/cuda/mma.cuh"
 #include "ops/recurrent/cuda/recurrent.cuh"
