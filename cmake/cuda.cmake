@@ -122,7 +122,7 @@ if(GRADUS_HAS_CUDA)
   endif()
   # Text for kernels that NVRTC compiles; it follows gd_scalar_prelude.
   set(EXPRESSION_HEADERS)
-  foreach(header error_word.h expression_args.h expression.cuh)
+  foreach(header error_word.h divisor.h expression_args.h expression.cuh)
     list(APPEND EXPRESSION_HEADERS ${CMAKE_SOURCE_DIR}/src/backend/cuda/${header})
   endforeach()
   embed_headers(gd_cuda_expression_text cuda_expression_text.c ${EXPRESSION_HEADERS})
