@@ -89,11 +89,12 @@ bool is_supported(cublasLtEpilogue_t e) {
 }
 
 /* The tanh approximation, which cuBLASLt computes. */
-double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+double gelu(double x) {
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
 double gelu_slope(double x) {
     const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x), t = tanh(inner);
-    return 0.5 * (1 + t) +
-           0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
 }
 
 struct problem {
@@ -118,11 +119,13 @@ void set_aux_bit(char *aux, int64_t bit, bool value) {
 
 /* One element of the result, after the epilogue. `aux` is a matrix of bits for ReLU, and of elements
  * for GELU. */
-double finish_element(const problem &p, double x, int64_t i, int64_t j, const char *bias, char *aux) {
+double finish_element(const problem &p, double x, int64_t i, int64_t j, const char *bias,
+                      char *aux) {
     const cublasLtEpilogue_t e = p.op.epilogue;
     const int64_t at = i + j * p.op.aux_leading;
     char *value = aux + at * (int64_t)element_bytes(p.d.type);
-    if (has_bias(e)) x += load_element(p.op.bias_type, bias + i * (int64_t)element_bytes(p.op.bias_type));
+    if (has_bias(e))
+        x += load_element(p.op.bias_type, bias + i * (int64_t)element_bytes(p.op.bias_type));
     if (is_relu(e)) {
         if (writes_aux(e)) set_aux_bit(aux, at, x > 0);
         return x > 0 ? x : 0; /* 0 for NaN */
@@ -142,7 +145,8 @@ double finish_element(const problem &p, double x, int64_t i, int64_t j, const ch
 void write_bias(const problem &p, const char *a, const char *b, const char *d, char *bias) {
     const cublasLtEpilogue_t e = p.op.epilogue;
     const int64_t count = e == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m,
-                  terms = e == CUBLASLT_EPILOGUE_BGRADA || e == CUBLASLT_EPILOGUE_BGRADB ? p.k : p.n;
+                  terms =
+                      e == CUBLASLT_EPILOGUE_BGRADA || e == CUBLASLT_EPILOGUE_BGRADB ? p.k : p.n;
     for (int64_t i = 0; i < count; i++) {
         double sum = 0;
         for (int64_t l = 0; l < terms; l++)
@@ -159,23 +163,26 @@ void run_matrix(const problem &p, int64_t index) {
     };
     const char *a = at(p.A, p.a), *b = at(p.B, p.b), *c = p.C ? at(p.C, p.c) : nullptr;
     char *d = (char *)at(p.D, p.d);
-    char *bias = (char *)p.op.bias + index * p.op.bias_stride * (int64_t)element_bytes(p.op.bias_type);
-    char *aux = p.op.aux + (p.op.aux_stride ? index * p.op.aux_stride *
-                                                  (int64_t)element_bytes(p.d.type)
-                                            : 0);
+    char *bias =
+        (char *)p.op.bias + index * p.op.bias_stride * (int64_t)element_bytes(p.op.bias_type);
+    char *aux = p.op.aux +
+                (p.op.aux_stride ? index * p.op.aux_stride * (int64_t)element_bytes(p.d.type) : 0);
     std::vector<double> left((size_t)(p.m * p.k)), right((size_t)(p.k * p.n));
     for (int64_t i = 0; i < p.m; i++)
-        for (int64_t l = 0; l < p.k; l++) left[(size_t)(i * p.k + l)] = operand(p.a, a, p.op.transposed[0], i, l);
+        for (int64_t l = 0; l < p.k; l++)
+            left[(size_t)(i * p.k + l)] = operand(p.a, a, p.op.transposed[0], i, l);
     for (int64_t j = 0; j < p.n; j++)
-        for (int64_t l = 0; l < p.k; l++) right[(size_t)(j * p.k + l)] = operand(p.b, b, p.op.transposed[1], l, j);
+        for (int64_t l = 0; l < p.k; l++)
+            right[(size_t)(j * p.k + l)] = operand(p.b, b, p.op.transposed[1], l, j);
     for (int64_t j = 0; j < p.n; j++)
         for (int64_t i = 0; i < p.m; i++) {
             double sum = 0;
-            for (int64_t l = 0; l < p.k; l++) sum += left[(size_t)(i * p.k + l)] * right[(size_t)(j * p.k + l)];
+            for (int64_t l = 0; l < p.k; l++)
+                sum += left[(size_t)(i * p.k + l)] * right[(size_t)(j * p.k + l)];
             sum *= p.alpha;
             if (p.beta != 0) sum += p.beta * element(p.c, c, i, j);
             store_element(p.d.type, d + (i + j * p.d.leading) * (int64_t)element_bytes(p.d.type),
-                         finish_element(p, sum, i, j, bias, aux));
+                          finish_element(p, sum, i, j, bias, aux));
         }
     if (writes_bias(p.op.epilogue)) write_bias(p, a, b, d, bias);
 }
@@ -247,13 +254,13 @@ static bool take_value(void *to, size_t bytes, const void *from, size_t given) {
     memcpy(to, from, bytes);
     return true;
 }
-#define TAKE(field) \
+#define TAKE(field)                                                                  \
     return take_value(&(field), sizeof(field), value, bytes) ? CUBLAS_STATUS_SUCCESS \
                                                              : CUBLAS_STATUS_INVALID_VALUE
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
-                                              cublasLtMatmulDescAttributes_t name, const void *value,
-                                              size_t bytes) {
+                                              cublasLtMatmulDescAttributes_t name,
+                                              const void *value, size_t bytes) {
     operation *op = (operation *)handle;
     switch (name) {
     case CUBLASLT_MATMUL_DESC_TRANSA: TAKE(op->transposed[0]);
@@ -276,8 +283,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *result, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t leading) {
-    *result = (cublasLtMatrixLayout_t) new layout{type_of(type), (int64_t)rows, (int64_t)columns,
-                                                  leading,       1,             0};
+    *result = (cublasLtMatrixLayout_t) new layout{
+        type_of(type), (int64_t)rows, (int64_t)columns, leading, 1, 0};
     return leading < (int64_t)rows ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t x) {
@@ -360,7 +367,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t op, 
                               cudaStream_t stream) {
     if (!handle || !op || !algo) return CUBLAS_STATUS_INVALID_VALUE;
     if (gradus_emulated_controls()->failing_library) return CUBLAS_STATUS_EXECUTION_FAILED;
-    problem p = {*(operation *)op, *(layout *)a, *(layout *)b, *(layout *)c, *(layout *)d,
+    problem p = {*(operation *)op, *(layout *)a,    *(layout *)b,    *(layout *)c, *(layout *)d,
                  (const char *)A,  (const char *)B, (const char *)C, (char *)D};
     algorithm chosen;
     memcpy(&chosen, algo, sizeof chosen);

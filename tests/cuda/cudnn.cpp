@@ -117,7 +117,8 @@ int64_t add_tensor(dnn_graph *g, const descriptor *op, cudnnBackendAttributeName
 }
 
 /* The settings of a convolution, which its three operations share. */
-void read_convolution(const descriptor *op, cudnnBackendAttributeName_t settings, dnn_operation *o) {
+void read_convolution(const descriptor *op, cudnnBackendAttributeName_t settings,
+                      dnn_operation *o) {
     const shared c = op->linked(settings);
     if (!c) return;
     o->padding = c->integers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
@@ -137,14 +138,14 @@ double read_factor(const descriptor *op, cudnnBackendAttributeName_t name, doubl
 bool read_operation(const descriptor *op, dnn_graph *g) {
     dnn_operation o;
     switch (op->type) {
-#define CONVOLUTION(KIND, operation_kind, first, second, result)                                          \
-    o.kind = operation_kind;                                                                    \
-    o.in[0] = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##first);             \
-    o.in[1] = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##second);            \
-    o.out = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##result);              \
-    o.alpha = read_factor(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_ALPHA, 1);              \
-    o.beta = read_factor(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_BETA, 0);                \
-    read_convolution(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_CONV_DESC, &o);              \
+#define CONVOLUTION(KIND, operation_kind, first, second, result)                     \
+    o.kind = operation_kind;                                                         \
+    o.in[0] = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##first);  \
+    o.in[1] = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##second); \
+    o.out = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##result);   \
+    o.alpha = read_factor(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_ALPHA, 1);   \
+    o.beta = read_factor(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_BETA, 0);     \
+    read_convolution(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_CONV_DESC, &o);   \
     break
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
         CONVOLUTION(FORWARD, DNN_FORWARD, X, W, Y);
@@ -176,13 +177,16 @@ bool read_operation(const descriptor *op, dnn_graph *g) {
         o.axis = settings->get<int64_t>(CUDNN_ATTR_POINTWISE_AXIS, -1);
         o.relu_low = read_factor(settings.get(), CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, 0);
         const bool backward = op->find(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC) != nullptr;
-        o.in[0] = add_tensor(g, op, backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC
-                                             : CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
-        o.in[1] = add_tensor(g, op, backward ? CUDNN_ATTR_OPERATION_POINTWISE_XDESC
-                                             : CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+        o.in[0] = add_tensor(g, op,
+                             backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC
+                                      : CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+        o.in[1] = add_tensor(g, op,
+                             backward ? CUDNN_ATTR_OPERATION_POINTWISE_XDESC
+                                      : CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
         o.in[2] = add_tensor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
-        o.out = add_tensor(g, op, backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC
-                                           : CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+        o.out = add_tensor(g, op,
+                           backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC
+                                    : CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
         if (!dnn_supports_pointwise(o.mode)) return false;
         break;
     }
@@ -290,7 +294,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle,
             a.descriptors.push_back(linked->held);
         }
     } else
-        a.bytes.assign((const char *)values, (const char *)values + (size_t)count * value_bytes(type));
+        a.bytes.assign((const char *)values,
+                       (const char *)values + (size_t)count * value_bytes(type));
     d->attributes[(int)name] = a;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -374,7 +379,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     for (const auto &[id, t] : graph->tensors)
         if (!t.is_virtual && !t.data) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     void *workspace = of(pack)->get<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    if (!emulated_is_device_memory(workspace, WORKSPACE)) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    if (!emulated_is_device_memory(workspace, WORKSPACE))
+        return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     const bool spoiled = engine->nondeterministic;
     const CUresult queued =
         emulated_submit(((context *)handle)->stream, [graph, workspace, spoiled] {

@@ -7,8 +7,9 @@
 #include "gradus/dtype.h"
 
 /* for (EACH(i, count)): the indices of this thread, of all threads of the grid together 0 .. count-1. */
-#define EACH(i, count)                                                                    \
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < (long long)(count); \
+#define EACH(i, count)                                              \
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; \
+    i < (long long)(count);                                         \
     i += (long long)gridDim.x * blockDim.x
 
 /* Every kernel begins with this: it writes nothing while the error word is set. */

@@ -82,8 +82,7 @@ static __device__ __forceinline__ exchange_ring exchange_ring_of(const gd_cuda_r
     r.mask = p.slots - 1;
     return r;
 }
-static __device__ __forceinline__ char *slot_at(const exchange_ring &r, int slot,
-                                                uint32_t offset) {
+static __device__ __forceinline__ char *slot_at(const exchange_ring &r, int slot, uint32_t offset) {
     return r.base + ((uint32_t)(slot & r.mask) * r.slot_bytes + offset);
 }
 
