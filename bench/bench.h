@@ -4,8 +4,8 @@
  * the others. It reports named values; times are medians over many rounds after a warm-up, with the
  * distance of the quartiles.
  */
-#ifndef GRADUS_BENCH_H
-#define GRADUS_BENCH_H
+#ifndef GRADUS_BENCH_BENCH_H
+#define GRADUS_BENCH_BENCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

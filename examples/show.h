@@ -4,8 +4,8 @@
  * Every example takes --device NAME ("cuda", "cuda:1"): new tensors are created there, so all of it
  * runs there. Default: the CPU.
  */
-#ifndef EXAMPLES_SHOW_H
-#define EXAMPLES_SHOW_H
+#ifndef GRADUS_EXAMPLES_SHOW_H
+#define GRADUS_EXAMPLES_SHOW_H
 
 #include <gradus/gradus.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* device_bench.h - the parts of bench_device (steps.c). */
-#ifndef GRADUS_BENCH_DEVICE_BENCH_H
-#define GRADUS_BENCH_DEVICE_BENCH_H
+#ifndef GRADUS_BENCH_CUDA_DEVICE_BENCH_H
+#define GRADUS_BENCH_CUDA_DEVICE_BENCH_H
 
 double device_bench_now(void); /* nanoseconds */
 

@@ -60,8 +60,8 @@ enum { GD_ERROR_BYTES = 128 };
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
-typedef struct gd_event gd_event;     /* defined by the backend */
-typedef struct gd_capture gd_capture; /* defined by the backend */
+typedef struct gd_queue_event gd_queue_event; /* defined by the backend */
+typedef struct gd_capture gd_capture;         /* defined by the backend */
 
 /* The work of one queue runs in order. Only events order the work of different queues. */
 typedef enum gd_queue {
@@ -71,7 +71,7 @@ typedef enum gd_queue {
     GD_QUEUE_COUNT,
 } gd_queue;
 
-/* The inputs or outputs of a plan's run: buffers that are copied on the device, and numbers of up
+/* The inputs or outputs of a plan's run: buffers that are copied on the device, and scalars of up
  * to 8 bytes from the host. The plan's own addresses never change, so a captured plan can be
  * launched with other feeds and fetches. */
 typedef struct gd_boundary_copy {
@@ -79,16 +79,16 @@ typedef struct gd_boundary_copy {
     const void *from;
     size_t bytes;
 } gd_boundary_copy;
-typedef struct gd_boundary_number {
+typedef struct gd_boundary_scalar {
     void *to;
     size_t bytes;
     uint64_t bits;
-} gd_boundary_number;
+} gd_boundary_scalar;
 typedef struct gd_boundary {
     const gd_boundary_copy *copies;
     int n_copies;
-    const gd_boundary_number *numbers;
-    int n_numbers;
+    const gd_boundary_scalar *scalars;
+    int n_scalars;
     uint64_t run; /* entry: gd_data_error.run of later failures */
 } gd_boundary;
 
@@ -116,15 +116,17 @@ typedef struct gd_device_api {
     gd_status (*upload)(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
     gd_status (*download)(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
 
-    gd_status (*event_record)(gd_device *d, gd_queue queue, gd_event **event);
-    gd_status (*event_join)(gd_device *d, gd_queue queue, gd_event *event); /* the queue waits */
-    gd_status (*event_wait)(gd_device *d, gd_event *event);                 /* the host waits */
-    void (*event_free)(gd_device *d, gd_event *event);
+    gd_status (*event_record)(gd_device *d, gd_queue queue, gd_queue_event **event);
+    gd_status (*event_join)(gd_device *d, gd_queue queue,
+                            gd_queue_event *event);               /* the queue waits */
+    gd_status (*event_wait)(gd_device *d, gd_queue_event *event); /* the host waits */
+    void (*event_free)(gd_device *d, gd_queue_event *event);
     /* For the profiler: records an event with a time on the compute queue, and computes the time
      * between two of them after the host has waited for the second. NULL: the profiler waits for
      * each kernel instead. */
-    gd_status (*time_record)(gd_device *d, gd_event **event);
-    gd_status (*time_between)(gd_device *d, gd_event *first, gd_event *second, double *nanoseconds);
+    gd_status (*time_record)(gd_device *d, gd_queue_event **event);
+    gd_status (*time_between)(gd_device *d, gd_queue_event *first, gd_queue_event *second,
+                              double *nanoseconds);
 
     /* The error word. error_read queues a copy of it on the compute queue, to at most GD_ERROR_BYTES of
      * pinned memory. error_parse converts such a copy, when the queue is done. error_clear queues a

@@ -73,13 +73,13 @@ typedef struct gd_vjp {
 } gd_vjp;
 
 /* The argument of a body, which expresses an op in other ops: it sets y from x. */
-typedef struct gd_expand {
+typedef struct gd_expansion {
     const gd_op *op;
     const void *attrs;
     int n_in, n_out;
     gd_tensor **x;
     gd_tensor **y;
-} gd_expand;
+} gd_expansion;
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
@@ -106,7 +106,7 @@ typedef struct gd_kernel_call {
     gd_rng rng; /* for random ops: seed and call number */
     /* Asynchronous devices: the handle of a gd_rng that is combined with `rng` when the kernel runs
      * (seed ^ seed, call + call); NULL: none. */
-    const void *noise;
+    const void *rng_offset;
     void *workspace; /* workspace_bytes, aligned like the device's buffers */
     size_t workspace_bytes;
     gd_device *device;
@@ -187,7 +187,7 @@ typedef struct gd_op_shapes {
 typedef struct gd_op_rules {
     gd_status (*infer)(gd_infer *infer);
     void (*vjp)(gd_vjp *vjp);
-    void (*expand)(gd_expand *expand);
+    void (*expand)(gd_expansion *expand);
     gd_status (*reference)(gd_kernel_call *call); /* a CPU kernel of rank 0 */
     unsigned reference_flags;                     /* GD_KERNEL_... */
     double (*macs)(const gd_op_shapes *shapes); /* multiply-adds; NULL: those of expand, or none */

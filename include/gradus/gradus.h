@@ -1,6 +1,6 @@
 /* gradus.h - includes all public headers. */
-#ifndef GRADUS_H
-#define GRADUS_H
+#ifndef GRADUS_GRADUS_H
+#define GRADUS_GRADUS_H
 
 #include "gradus/autocast.h"
 #include "gradus/autograd.h"

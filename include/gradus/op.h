@@ -35,7 +35,7 @@ enum {
     GD_OP_INTERNAL = 1 << 6,    /* part of another op; callable, but not part of the interface */
     GD_OP_USER = 1 << 7,        /* defined by the program */
     GD_OP_FLOAT = 1 << 8,       /* integers are computed as f32 */
-    GD_OP_TRUTH = 1 << 9,       /* the result is bool */
+    GD_OP_PREDICATE = 1 << 9,   /* the result is bool */
     GD_OP_INTEGRAL = 1 << 10,   /* accepts only integers and bools */
     GD_OP_OPAQUE = 1 << 11,     /* stays one node of a graph until values are known */
     GD_OP_IDEMPOTENT = 1 << 12, /* one input: f(f(x)) = f(x) for the same options */

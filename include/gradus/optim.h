@@ -187,10 +187,10 @@ GD_API gd_tensor *gd_update_lr(const gd_update *update);
  * */
 GD_API gd_tensor *gd_update_count(const gd_update *update);
 /* Runs an elementwise op for each parameter. Its inputs are the parameter, the slots in their
- * order, the gradient, and `numbers`: tensors that the rule computes from the two above, with their
+ * order, the gradient, and `scalars`: tensors that the rule computes from the two above, with their
  * shapes. `options` is the options struct of the op; NULL: defaults. */
 GD_API void gd_update_each(gd_update *update, const char *op, const void *options,
-                           gd_tensors numbers);
+                           gd_tensors scalars);
 
 #define gd_optimizer_define(...) gd_optimizer_define_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_optimizer_define_at(const char *site, const char *record,

@@ -11,9 +11,8 @@ void gd_save(gd_context *context, gd_tensor *t) {
     gd_function_state *state = context->state;
     if (context->gy || !state) return; /* backward cannot save */
     const bool fits = t && (t->kind == GD_VALUE || (t->kind == GD_META && state->shapes));
-    if (!fits || state->n_saved == GD_MOST_SAVED)
-        state->status =
-            gd_fail(GD_E_ARGUMENT, "gd_save: no tensor, or more than %d", GD_MOST_SAVED);
+    if (!fits || state->n_saved == GD_MAX_SAVED)
+        state->status = gd_fail(GD_E_ARGUMENT, "gd_save: no tensor, or more than %d", GD_MAX_SAVED);
     else state->saved[state->n_saved++] = t;
 }
 

@@ -4,11 +4,11 @@
 
 #include "autograd/node.h"
 
-enum { GD_MOST_SAVED = 32 };
+enum { GD_MAX_SAVED = 32 };
 
 /* context->state: collects the saved tensors in forward, and holds them in backward. */
 typedef struct gd_function_state {
-    gd_tensor *saved[GD_MOST_SAVED];
+    gd_tensor *saved[GD_MAX_SAVED];
     int n_saved;
     gd_status status;    /* of gd_save */
     bool shapes;         /* tensors without data may be saved, too */

@@ -54,7 +54,7 @@ static gd_status find_function(int64_t number, applied *found) {
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-enum { KEEPS = 6 * GD_MOST_SAVED };
+enum { KEEPS = 6 * GD_MAX_SAVED };
 
 /* The shapes of the results of a function. */
 typedef struct shapes {
@@ -111,7 +111,7 @@ static gd_status call_for_shapes(const applied *a, gd_tensor *const *in, int n_i
         if (!x[i] || x[i]->kind == GD_FAILED) return gd_failure();
     }
     gd_function_state state = {.shapes = f->infer != NULL};
-    gd_tensor *extra[GD_MOST_SAVED];
+    gd_tensor *extra[GD_MAX_SAVED];
     GD_TRY(gd_function_forward(f, f->infer ? f->infer : f->forward, (gd_tensors){x, n_in}, a->user,
                                y, &state));
     s->n_extra = classify_saved(&state, (gd_tensors){x, n_in}, y, s->n_results, s->keeps, extra);
@@ -124,12 +124,12 @@ static gd_status call_for_shapes(const applied *a, gd_tensor *const *in, int n_i
 static gd_status call_isolated(const applied *a, gd_tensor *const *in, int n_in, int64_t unknown,
                                shapes *s) {
     gd_thread *thread = &gd_this_thread;
-    gd_rng numbers = {0, 0}, *noise = thread->noise;
+    gd_rng counter = {0, 0}, *replay_rng = thread->replay_rng;
     void *tracer = thread->tracer;
     const uint64_t as_of = gd_as_of;
     gd_attempt attempt;
     thread->tracer = NULL;
-    thread->noise = &numbers;
+    thread->replay_rng = &counter;
     gd_as_of = 0;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -137,7 +137,7 @@ static gd_status call_isolated(const applied *a, gd_tensor *const *in, int n_in,
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     thread->tracer = tracer;
-    thread->noise = noise;
+    thread->replay_rng = replay_rng;
     gd_as_of = as_of;
     if (status != GD_OK && status != GD_E_MEMORY && !a->function->infer) {
         gd_error_prefix(
@@ -169,13 +169,13 @@ static void shapes_free(shapes *s) { gd_free(s->metas); }
 static gd_status find_shapes(const applied *a, gd_tensor *const *in, int n_in, shapes *s) {
     const int n = gd_function_results(a->function);
     *s = (shapes){.n_results = n,
-                  .metas = gd_calloc(2 * (size_t)(n + GD_MOST_SAVED), sizeof *s->metas)};
+                  .metas = gd_calloc(2 * (size_t)(n + GD_MAX_SAVED), sizeof *s->metas)};
     if (!s->metas) return gd_no_memory(NULL, "for a function");
     bool unknown = false;
     for (int i = 0; i < n_in; i++)
         for (int d = 0; d < in[i]->rank; d++) unknown |= in[i]->dims[d] == GD_UNKNOWN;
     gd_status status = call_isolated(a, in, n_in, 2, s);
-    shapes other = {.n_results = n, .metas = s->metas + n + GD_MOST_SAVED};
+    shapes other = {.n_results = n, .metas = s->metas + n + GD_MAX_SAVED};
     if (status == GD_OK && unknown) status = call_isolated(a, in, n_in, 3, &other);
     if (status == GD_OK && unknown) status = merge_shapes(a, s, &other);
     if (status != GD_OK) shapes_free(s);
@@ -248,7 +248,7 @@ static void trace_backward(const applied *a, gd_vjp *v, int n_out, gd_function_s
 static gd_status add_backward(const gd_function_call_options *o, gd_vjp *v,
                               const gd_function_state *state) {
     const int n = v->n_in, n_out = (int)o->results;
-    gd_tensor **in = gd_calloc((size_t)(n + n_out + GD_MOST_SAVED), sizeof *in);
+    gd_tensor **in = gd_calloc((size_t)(n + n_out + GD_MAX_SAVED), sizeof *in);
     char *words = gd_calloc((size_t)(n + n_out) + 2, 1), *needs = words, *gradients = words + n + 1;
     gd_status status = in && words ? GD_OK : gd_no_memory(NULL, "for a gradient");
     int count = 0;
@@ -385,7 +385,7 @@ static gd_status call_forward(gd_kernel_call *k, function_run *c) {
     const gd_function *f = c->a.function;
     const int n_out = (int)o->results;
     gd_function_state state = {.n_saved = 0};
-    gd_tensor *extra[GD_MOST_SAVED], **y = gd_list_new(n_out);
+    gd_tensor *extra[GD_MAX_SAVED], **y = gd_list_new(n_out);
     char keeps[KEEPS];
     if (!y) return GD_E_MEMORY;
     const gd_tensors x = {c->in, k->n_in};
@@ -432,7 +432,7 @@ static gd_status call_backward(gd_kernel_call *k, function_run *c) {
     }
     for (int i = 0; i < n_out && status == GD_OK; i++)
         if (o->gradients[i] == '1') gy[i] = c->in[at++];
-    while (status == GD_OK && at < k->n_in && state.n_saved < GD_MOST_SAVED)
+    while (status == GD_OK && at < k->n_in && state.n_saved < GD_MAX_SAVED)
         state.saved[state.n_saved++] = c->in[at++];
     gd_context context = {n, n_out, x, y, gy, needs, gx, c->a.user, &state};
     if (status == GD_OK) f->backward(&context);

@@ -23,7 +23,7 @@ static gd_status run_body(const gd_walk *walk, gd_node *node, gd_rule_args *a) {
         if (a->needs[i]) by[n_by++] = x[i];
         if (x[i] && x[i]->kind == GD_FAILED) status = gd_failure(); /* bodies read shapes */
     }
-    if (status == GD_OK) node->op->expand(&(gd_expand){node->op, node->attrs, n, m, x, y});
+    if (status == GD_OK) node->op->expand(&(gd_expansion){node->op, node->attrs, n, m, x, y});
     gd_grad_mode_end(&before);
     for (int i = 0; i < m && status == GD_OK; i++) {
         if (!y[i]) continue;

@@ -13,13 +13,13 @@
 enum {
     WARP = 32,
     SHORT_BLOCK = 128,  /* threads of a block with several rows */
-    MOST_THREADS = 512, /* of a row; more would leave each fewer registers than it may need */
+    MAX_THREADS = 512,  /* of a row; more would leave each fewer registers than it may need */
     HELD_BYTES = 128,   /* of a row, in the registers of a thread */
     HELD_ELEMENTS = 32, /* the same: elements of 16 bits are computed as f32 */
     SHORT_VECTORS = 4,  /* of a thread, before a row gets more lanes of its warp */
     LINE_BYTES = 64,    /* that the lanes of a row read next to each other, at least */
     BUSY_THREADS = 768, /* of a multiprocessor, at least */
-    MOST_CODE = 4096,   /* instructions of all elements of a thread; a pass repeats its code */
+    MAX_CODE = 4096,    /* instructions of all elements of a thread; a pass repeats its code */
     LONG_CODE = 12,     /* instructions of exp and similar primitives */
     WAYS = 4,           /* independent accumulations, of the elements of a vector or of vectors */
     NO_USE = GD_ROW_STORE + 1,
@@ -164,14 +164,14 @@ void gd_cuda_divide_rows(const gd_kernel_source *s, int64_t rows, int64_t length
     while (length % k->size != 0) k->size /= 2;
     const int64_t vectors = length / k->size;
     int64_t most = least_of(HELD_BYTES / (count_held_bytes(s) * k->size),
-                            MOST_CODE / (count_code(s->rows) * k->size));
+                            MAX_CODE / (count_code(s->rows) * k->size));
     if (most < 1) most = 1;
     int64_t threads = 1;
     while (threads < WARP && threads < vectors &&
            (threads * k->size * bytes < LINE_BYTES ||
             vectors > threads * least_of(most, SHORT_VECTORS)))
         threads *= 2;
-    while (threads < MOST_THREADS &&
+    while (threads < MAX_THREADS &&
            (vectors > threads * most ||
             (threads < vectors && rows * threads < GD_CUDA_ENOUGH_THREADS)))
         threads *= 2;
@@ -370,7 +370,7 @@ static void print_counts(const rows_printer *p, const gd_cuda_row_kernel *k) {
  * thread, or 64 so that there are two large blocks, of which one loads while the other computes. */
 static int count_blocks(const gd_kernel_source *s, const gd_cuda_row_kernel *k) {
     if (k->vectors * k->size * count_held_bytes(s) > HELD_BYTES) return 1;
-    return k->block == MOST_THREADS ? 2 : BUSY_THREADS / k->block;
+    return k->block == MAX_THREADS ? 2 : BUSY_THREADS / k->block;
 }
 
 void gd_cuda_print_rows(FILE *out, const gd_kernel_source *s, const gd_cuda_row_kernel *k,

@@ -153,7 +153,7 @@ static const struct {
     {"nograd", GD_OP_NO_GRAD},
     {"internal", GD_OP_INTERNAL},
     {"float", GD_OP_FLOAT},
-    {"truth", GD_OP_TRUTH},
+    {"predicate", GD_OP_PREDICATE},
     {"integral", GD_OP_INTEGRAL},
     {"opaque", GD_OP_OPAQUE},
     {"idempotent", GD_OP_IDEMPOTENT},
@@ -188,7 +188,7 @@ static bool parse_flags(gd_record *r, char *s) {
 }
 
 /* Parses "NAME", "NAME(x, n:int)" or "NAME(x, n:int) -> y  of OP". */
-static bool parse_maker_head(gd_record *r, char *line) {
+static bool parse_factory_head(gd_record *r, char *line) {
     char *of = strstr(line, "  of ");
     if (of) {
         *of = 0;
@@ -207,7 +207,7 @@ static bool parse_maker_head(gd_record *r, char *line) {
 }
 
 static bool parse_head(gd_record *r, char *line) {
-    if (r->maker) return parse_maker_head(r, line);
+    if (r->factory) return parse_factory_head(r, line);
     char *open = strchr(line, '('), *close = open ? strchr(open, ')') : NULL;
     if (!open || !close) return gd_record_fail(r, "expected name(inputs) -> outputs in", line);
     *open = *close = 0;
@@ -319,7 +319,7 @@ static bool parse_options_of(gd_record *r, char *s) {
 /* Lines that begin with a fixed word; all others are expressions and options. */
 static const struct {
     const char *word;
-    bool makers; /* only in records of layers and so on, not of ops */
+    bool factories; /* only in records of layers and so on, not of ops */
     bool (*parse)(gd_record *r, char *rest);
 } lines[] = {
     {"finds", true, parse_finds},  {"options", true, parse_options_of},
@@ -329,7 +329,7 @@ static const struct {
 enum { N_LINES = sizeof lines / sizeof *lines };
 
 static bool is_line(const gd_record *r, int i, const char *name, const char *rest) {
-    if (strcmp(name, lines[i].word) != 0 || (lines[i].makers && !r->maker)) return false;
+    if (strcmp(name, lines[i].word) != 0 || (lines[i].factories && !r->factory)) return false;
     /* "options int = 1" is an option of that name */
     return lines[i].parse != parse_options_of || strncmp(rest, "of ", 3) == 0;
 }
@@ -399,9 +399,9 @@ static bool check_exprs(gd_record *r) {
     return true;
 }
 
-static bool parse_record(gd_record *r, char *text, bool maker) {
+static bool parse_record(gd_record *r, char *text, bool factory) {
     *r = (gd_record){
-        .text = text, .name = "", .doc = "", .onnx.name = "", .caffe.name = "", .maker = maker};
+        .text = text, .name = "", .doc = "", .onnx.name = "", .caffe.name = "", .factory = factory};
     r->saves_in = ~0u;
     char *doc_end = NULL;
     int number = 1, joined;
@@ -435,12 +435,12 @@ static bool parse_record(gd_record *r, char *text, bool maker) {
         (r->n_inputs != 1 || r->n_outputs != 1))
         return gd_record_fail(
             r, "only ops of one input and one output are idempotent or involutions:", r->name);
-    for (int i = 0; i < r->n_attrs && !maker; i++) /* graphs and ONNX files cannot store them */
+    for (int i = 0; i < r->n_attrs && !factory; i++) /* graphs and ONNX files cannot store them */
         if (r->attrs[i].type == GD_ATTR_FLOATS)
             return gd_record_fail(r, "an op cannot have a list of floats:", r->attrs[i].name);
     if ((r->flags & GD_OP_ELEMENTWISE) && r->n_exprs == 0)
         return gd_record_fail(r, "an elementwise op needs an expression:", r->name);
-    return check_exprs(r) && (maker || gd_record_check_operators(r));
+    return check_exprs(r) && (factory || gd_record_check_operators(r));
 }
 
 bool gd_record_add_options(gd_record *r, const gd_op_attr *attrs, int count) {
@@ -458,7 +458,7 @@ bool gd_record_add_options(gd_record *r, const gd_op_attr *attrs, int count) {
     return true;
 }
 
-bool gd_record_parse_maker(gd_record *r, char *text) { return parse_record(r, text, true); }
+bool gd_record_parse_factory(gd_record *r, char *text) { return parse_record(r, text, true); }
 
 bool gd_record_parse(gd_record *r, char *text) { return parse_record(r, text, false); }
 

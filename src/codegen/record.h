@@ -34,7 +34,7 @@
  * parser gets the text of one op.
  *
  * Layers, optimizers, schedules, initializers and so on, which are created by name, have records of
- * the same syntax, called makers. Their inputs, outputs and parentheses may be missing:
+ * the same syntax, called factories. Their inputs, outputs and parentheses may be missing:
  *
  *     conv2d(x, in_channels:int, out_channels:int, kernel:int[2]) -> y  of conv2d
  *     Documentation.
@@ -83,10 +83,10 @@ typedef struct gd_record {
     int n_exprs;
     uint32_t saves_in, saves_out; /* bit i: the gradient reads input i, output i */
     gd_op_facts facts;
-    bool maker;        /* the record of a layer, an optimizer ..., not of an op */
-    char *of;          /* maker: the op that it calls; NULL: none */
-    char *options_of;  /* maker: the op whose options are added; NULL: none */
-    char *options_but; /* maker: a list of options that are not added */
+    bool factory;      /* the record of a layer, an optimizer ..., not of an op */
+    char *of;          /* factory: the op that it calls; NULL: none */
+    char *options_of;  /* factory: the op whose options are added; NULL: none */
+    char *options_but; /* factory: a list of options that are not added */
     gd_record_find finds[GD_MAX_FINDS];
     int n_finds;
     char error[256]; /* the first error; "": none */
@@ -96,8 +96,8 @@ typedef struct gd_record {
 /* Parses `text`, which it modifies and which must outlive the record. False: `error` is set. */
 bool gd_record_parse(gd_record *record, char *text);
 
-/* The same for a maker: a layer, an optimizer ... */
-bool gd_record_parse_maker(gd_record *record, char *text);
+/* The same for a factory: a layer, an optimizer ... */
+bool gd_record_parse_factory(gd_record *record, char *text);
 
 /* Visits every word that has a meaning in records: flags, types, and first words of lines. */
 void gd_record_each_word(void (*visit)(const char *word));

@@ -23,8 +23,8 @@ typedef struct block {
     char *handle;
     size_t bytes;
     gd_queue queue;
-    gd_event *event; /* free block of the upload queue: its last use on the compute queue */
-    uint64_t freed;  /* counts blocks in the order in which they were freed */
+    gd_queue_event *event; /* free block of the upload queue: its last use on the compute queue */
+    uint64_t freed;        /* counts blocks in the order in which they were freed */
     bool is_free;
 } block;
 
@@ -32,7 +32,7 @@ enum {
     CLASSES = 64,
     RECENT_BYTES = 16 << 10,
     RECENT_SIZES = RECENT_BYTES / LEAST_BLOCK,
-    MOST_RECENT = 32
+    MAX_RECENT = 32
 };
 
 struct gd_blocks {
@@ -175,7 +175,7 @@ static block *take_recent_block(gd_blocks *blocks, size_t bytes, gd_queue queue)
 
 static bool add_recent_block(gd_blocks *blocks, block *b) {
     const size_t size = recent_size(b->bytes, b->queue);
-    if (size == 0 || blocks->recent_count[size] == MOST_RECENT) return false;
+    if (size == 0 || blocks->recent_count[size] == MAX_RECENT) return false;
     b->next = blocks->recent[size];
     blocks->recent[size] = b;
     blocks->recent_count[size]++;

@@ -54,9 +54,9 @@ gd_status gd_device_download(gd_device *d, void *to, const void *from, size_t by
  * for it. gd_device_mark_uploads marks the end of all uploads so far, and gd_device_join_uploads
  * lets later kernels wait for them; it frees the mark, also after a failure. */
 gd_status gd_device_upload_ahead(gd_device *d, void *to, const void *from, size_t bytes);
-gd_status gd_device_mark_uploads(gd_device *d, gd_event **mark);
-gd_status gd_device_join_uploads(gd_device *d, gd_event *mark);
-void gd_device_drop_mark(gd_device *d, gd_event *mark);
+gd_status gd_device_mark_uploads(gd_device *d, gd_queue_event **mark);
+gd_status gd_device_join_uploads(gd_device *d, gd_queue_event *mark);
+void gd_device_drop_mark(gd_device *d, gd_queue_event *mark);
 
 /* How many times the host has waited for the compute queue or a download, for tests. */
 int64_t gd_device_waits(gd_device *d);

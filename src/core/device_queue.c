@@ -21,7 +21,7 @@ typedef struct bounce {
     struct bounce *next;
     void *address;
     size_t bytes;
-    gd_event *event; /* of an upload that may still read it; NULL: free */
+    gd_queue_event *event; /* of an upload that may still read it; NULL: free */
 } bounce;
 
 /* A counter that a run has advanced. The list has the newest first. */
@@ -162,7 +162,7 @@ static void trim_bounces(gd_device *d, gd_device_queue *q) {
 
 /* Waits for the compute queue and frees cached memory. The lock is held. */
 static void trim_memory(gd_device *d, gd_device_queue *q) {
-    gd_event *event;
+    gd_queue_event *event;
     if (d->api->event_record(d, GD_QUEUE_COMPUTE, &event) != GD_OK) return;
     const bool idle = d->api->event_wait(d, event) == GD_OK;
     d->api->event_free(d, event);
@@ -238,14 +238,14 @@ void gd_queue_trim(gd_device *d) {
 
 /* The least size of a bounce buffer, and the uploads that may be queued before one waits for
  * another. */
-enum { BOUNCE_BYTES = 64 << 10, MOST_UPLOADS = 8 };
+enum { BOUNCE_BYTES = 64 << 10, MAX_UPLOADS = 8 };
 
 /* Takes a bounce buffer from the list, or allocates one. Skips most of those whose upload may not be
  * done; the caller waits for the event of one that has one. The lock is held. */
 static bounce *take_bounce(gd_device *d, gd_device_queue *q, size_t bytes) {
     int waiting = 0;
     for (bounce **at = &q->bounces, *b; (b = *at); at = &b->next) {
-        if (b->bytes < bytes || (b->event && ++waiting < MOST_UPLOADS)) continue;
+        if (b->bytes < bytes || (b->event && ++waiting < MAX_UPLOADS)) continue;
         *at = b->next;
         return b;
     }
@@ -269,7 +269,7 @@ static void give_bounce(gd_device_queue *q, bounce *b) {
 
 /* Orders later work of queue `second` after the present work of queue `first`. The lock is held. */
 static gd_status order_queues(gd_device *d, gd_queue first, gd_queue second) {
-    gd_event *event;
+    gd_queue_event *event;
     GD_TRY(d->api->event_record(d, first, &event));
     gd_status status = d->api->event_join(d, second, event);
     d->api->event_free(d, event);
@@ -318,7 +318,7 @@ gd_status gd_device_upload_ahead(gd_device *d, void *to, const void *from, size_
     return upload_on(d, GD_QUEUE_UPLOAD, to, from, bytes, true);
 }
 
-gd_status gd_device_mark_uploads(gd_device *d, gd_event **mark) {
+gd_status gd_device_mark_uploads(gd_device *d, gd_queue_event **mark) {
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
     gd_status status = d->api->event_record(d, GD_QUEUE_UPLOAD, mark);
@@ -326,7 +326,7 @@ gd_status gd_device_mark_uploads(gd_device *d, gd_event **mark) {
     return status;
 }
 
-gd_status gd_device_join_uploads(gd_device *d, gd_event *mark) {
+gd_status gd_device_join_uploads(gd_device *d, gd_queue_event *mark) {
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
     gd_status status = d->api->event_join(d, GD_QUEUE_COMPUTE, mark);
@@ -335,7 +335,7 @@ gd_status gd_device_join_uploads(gd_device *d, gd_event *mark) {
     return status;
 }
 
-void gd_device_drop_mark(gd_device *d, gd_event *mark) {
+void gd_device_drop_mark(gd_device *d, gd_queue_event *mark) {
     if (gd_device_is_usable(d)) d->api->event_free(d, mark); /* else its events are gone */
 }
 
@@ -389,7 +389,7 @@ static gd_status take_error(gd_device *d, gd_device_queue *q, const void *word, 
 /* Records an event and waits for it; the lock is released during the wait. The queue has waited for all
  * work of the compute queue. */
 static gd_status wait_for_queue(gd_device *d, gd_device_queue *q, gd_queue queue) {
-    gd_event *event;
+    gd_queue_event *event;
     const int64_t calls = q->calls.count;
     GD_TRY(d->api->event_record(d, queue, &event));
     q->waits++;
@@ -503,11 +503,11 @@ uint64_t gd_device_number(gd_device *d) {
 }
 
 /* Limits the log of a program that never reads from the device. */
-enum { MOST_COUNTERS = 1 << 16 };
+enum { MAX_COUNTERS = 1 << 16 };
 
 static void drop_old_counters(gd_device_queue *q) {
     logged_counter *c = q->counters;
-    for (int i = 1; i < MOST_COUNTERS / 2; i++) c = c->next;
+    for (int i = 1; i < MAX_COUNTERS / 2; i++) c = c->next;
     while (c->next) {
         logged_counter *old = c->next;
         c->next = old->next;
@@ -523,7 +523,7 @@ void gd_device_log_counter(gd_device *d, uint64_t run, _Atomic uint64_t *counter
     pthread_mutex_lock(&q->lock);
     *c = (logged_counter){q->counters, ++q->counter_serial, run, counter, before};
     q->counters = c;
-    if (++q->n_counters == MOST_COUNTERS) drop_old_counters(q);
+    if (++q->n_counters == MAX_COUNTERS) drop_old_counters(q);
     pthread_mutex_unlock(&q->lock);
 }
 

@@ -13,7 +13,7 @@ bool gd_handles_checked;
 
 /* Under AddressSanitizer and in debug builds at most this many handles are kept, so that long
  * programs do not run out of memory. GRADUS_DEBUG=handles keeps all. */
-enum { MOST_KEPT = 1 << 20 };
+enum { MAX_KEPT = 1 << 20 };
 
 static struct {
     gd_tensor *first, *last;
@@ -48,7 +48,7 @@ static void keep_handle(gd_tensor *t) {
     if (kept.last) kept.last->next_free = t;
     else kept.first = t;
     kept.last = t;
-    if (!kept.all && ++kept.count > MOST_KEPT) {
+    if (!kept.all && ++kept.count > MAX_KEPT) {
         oldest = kept.first;
         kept.first = oldest->next_free;
         kept.count--;

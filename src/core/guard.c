@@ -75,7 +75,7 @@ bool gd_work_in_child(gd_work *w) {
 
 /* How long a fork waits for runs that write, so that the child finds variables completely
  * written. */
-enum { MOST_WAIT_MS = 2000 };
+enum { MAX_WAIT_MS = 2000 };
 
 static bool any_writes(void) {
     bool any = false;
@@ -88,7 +88,7 @@ static bool any_writes(void) {
 
 static void before_fork(void) {
     gd_rwlocks_hold_writers(true);
-    for (int ms = 0; ms < MOST_WAIT_MS && any_writes(); ms++)
+    for (int ms = 0; ms < MAX_WAIT_MS && any_writes(); ms++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     pthread_mutex_lock(&registry);
     for (int i = 0; i < GUARDS; i++) pthread_mutex_lock(&guards[i].mutex);

@@ -25,9 +25,9 @@ static void state_destroy(gd_object *object) {
     }
     gd_free(s->tensors);
     gd_free(s->values);
-    gd_names_free(&s->by_name);
-    gd_names_free(&s->values_by_name);
-    gd_names_free(&s->by_local);
+    gd_name_map_free(&s->by_name);
+    gd_name_map_free(&s->values_by_name);
+    gd_name_map_free(&s->by_local);
     gd_map_free(&s->by_storage);
     gd_free(s);
     gd_object_count(-1);
@@ -110,7 +110,7 @@ static gd_status add_tensor(gd_state *s, char *name, gd_tensor *t) {
                                       .same_storage = gd_map_find(&s->by_storage, t->storage)};
     if (!gd_set_entry_number(&s->by_name, name, i)) return gd_no_memory(NULL, "for a state");
     if (!gd_map_put(&s->by_storage, t->storage, i) || !add_local_name(s, i)) {
-        gd_names_remove(&s->by_name, name); /* the other maps are not used after a failure */
+        gd_name_map_remove(&s->by_name, name); /* the other maps are not used after a failure */
         return gd_no_memory(NULL, "for a state");
     }
     gd_object_retain(&t->object);
@@ -159,7 +159,7 @@ gd_status gd_state_put_text(gd_state *s, const char *name, const char *value) {
     return GD_OK;
 }
 
-gd_status gd_state_put_number(gd_state *s, const char *name, double value) {
+gd_status gd_state_put_float(gd_state *s, const char *name, double value) {
     char text[GD_DOUBLE_TEXT];
     if (isnan(value)) return gd_state_put_text(s, name, "nan");
     if (isinf(value)) return gd_state_put_text(s, name, value < 0 ? "-inf" : "inf");

@@ -32,7 +32,7 @@
 #define GRADUS_CORE_STATE_H
 
 #include "core/map.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "core/tensor.h"
 #include "gradus/state.h"
 
@@ -52,7 +52,7 @@ typedef void (*gd_state_done)(void *user, bool loaded);
  * */
 
 gd_status gd_state_put_tensor(gd_state *state, const char *name, gd_tensor *tensor);
-gd_status gd_state_put_number(gd_state *state, const char *name, double value);
+gd_status gd_state_put_float(gd_state *state, const char *name, double value);
 gd_status gd_state_put_integer(gd_state *state, const char *name, int64_t value);
 gd_status gd_state_put_unsigned(gd_state *state, const char *name, uint64_t value);
 gd_status gd_state_put_text(gd_state *state, const char *name, const char *value);
@@ -77,7 +77,7 @@ gd_status gd_loading_tensor(gd_loading *in, const char *name, gd_tensor *tensor)
 
 /* These write the values at the end of the load, if the source has them. gd_loading_text replaces
  * *value, which is NULL or from gd_malloc. */
-gd_status gd_loading_number(gd_loading *in, const char *name, double *value);
+gd_status gd_loading_float(gd_loading *in, const char *name, double *value);
 gd_status gd_loading_integer(gd_loading *in, const char *name, int64_t *value);
 gd_status gd_loading_unsigned(gd_loading *in, const char *name, uint64_t *value);
 gd_status gd_loading_text(gd_loading *in, const char *name, char **value);
@@ -94,7 +94,7 @@ gd_status gd_loading_when_done(gd_loading *in, gd_state_done done, void *user);
 bool gd_loading_has(gd_loading *in, const char *name); /* a tensor or a value */
 /* Shape and dtype of a tensor; false if there is none, or its dtype or rank is not supported. */
 bool gd_loading_shape(gd_loading *in, const char *name, gd_shape *shape, gd_dtype *dtype);
-bool gd_loading_peek_number(gd_loading *in, const char *name, double *value);
+bool gd_loading_peek_float(gd_loading *in, const char *name, double *value);
 bool gd_loading_peek_integer(gd_loading *in, const char *name, int64_t *value);
 const char *gd_loading_peek_text(gd_loading *in, const char *name); /* NULL: no such value */
 
@@ -133,8 +133,9 @@ struct gd_state {
     int n_tensors, tensors_room;
     gd_state_value_entry *values;
     int n_values, values_room;
-    gd_names by_name, values_by_name, by_local; /* entry numbers, from 1; by_local: without part */
-    gd_map by_storage;                          /* the latest entry of each storage */
+    gd_name_map by_name, values_by_name,
+        by_local;      /* entry numbers, from 1; by_local: without part */
+    gd_map by_storage; /* the latest entry of each storage */
     gd_state_path path;
     const gd_state *naming; /* the names of all parts, for gd_state_name_for; NULL: this state */
 };

@@ -17,7 +17,7 @@
 typedef enum gd_field_kind {
     GD_FIELD_INTEGER,  /* int64_t */
     GD_FIELD_UNSIGNED, /* uint64_t */
-    GD_FIELD_NUMBER,   /* double */
+    GD_FIELD_FLOAT,    /* double */
     GD_FIELD_TEXT,     /* char *, NULL or from gd_malloc */
     GD_FIELD_TENSOR,   /* gd_tensor *; loading writes its memory */
 } gd_field_kind;

@@ -50,9 +50,9 @@ bool gd_loading_shape(gd_loading *in, const char *name, gd_shape *shape, gd_dtyp
     return true;
 }
 
-bool gd_loading_peek_number(gd_loading *in, const char *name, double *value) {
+bool gd_loading_peek_float(gd_loading *in, const char *name, double *value) {
     const gd_source_value *v = find_value(in, name);
-    return v && gd_value_number(v->text, value);
+    return v && gd_value_float(v->text, value);
 }
 bool gd_loading_peek_integer(gd_loading *in, const char *name, int64_t *value) {
     const gd_source_value *v = find_value(in, name);
@@ -104,7 +104,7 @@ static gd_status add_request(gd_loading *in, gd_request w) {
     return GD_OK;
 }
 
-static gd_fit fit_tensor(const gd_tensor *t, const gd_source_tensor *from) {
+static gd_request_fit fit_tensor(const gd_tensor *t, const gd_source_tensor *from) {
     if (!from) return GD_MISSING;
     if (from->rank != t->rank || memcmp(from->dims, t->dims, sizeof(int64_t) * t->rank) != 0)
         return GD_OTHER_SHAPE;
@@ -135,7 +135,7 @@ static gd_status take_value(gd_loading *in, const char *name, gd_value_kind kind
         const size_t bytes = strlen(v->text) + 1;
         bool is_one = true;
         switch (kind) {
-        case GD_NUMBER_VALUE: is_one = gd_value_number(v->text, &w.number); break;
+        case GD_FLOAT_VALUE: is_one = gd_value_float(v->text, &w.number); break;
         case GD_INTEGER_VALUE: is_one = gd_value_integer(v->text, &w.integer); break;
         case GD_UNSIGNED_VALUE: is_one = gd_value_unsigned(v->text, &w.unsigned_integer); break;
         case GD_TEXT_VALUE:
@@ -154,8 +154,8 @@ static gd_status take_value(gd_loading *in, const char *name, gd_value_kind kind
     return add_request(in, w);
 }
 
-gd_status gd_loading_number(gd_loading *in, const char *name, double *value) {
-    return take_value(in, name, GD_NUMBER_VALUE, value);
+gd_status gd_loading_float(gd_loading *in, const char *name, double *value) {
+    return take_value(in, name, GD_FLOAT_VALUE, value);
 }
 gd_status gd_loading_integer(gd_loading *in, const char *name, int64_t *value) {
     return take_value(in, name, GD_INTEGER_VALUE, value);
@@ -276,9 +276,9 @@ gd_status gd_loading_load(const gd_source *source, gd_state_parts parts, gd_load
     gd_path_free(&in.path);
     for (int i = 0; i < in.n_requests; i++) request_free(&in.requests[i]);
     gd_free(in.requests);
-    gd_names_free(&in.tensors);
-    gd_names_free(&in.values);
-    gd_names_free(&in.requested);
+    gd_name_map_free(&in.tensors);
+    gd_name_map_free(&in.values);
+    gd_name_map_free(&in.requested);
     gd_map_free(&in.by_target);
     if (in.naming) gd_object_release(&in.naming->object);
     gd_scope_close(&scope);

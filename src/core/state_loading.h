@@ -1,20 +1,20 @@
 /* state_loading.h - the data structures of a load: the requests of the objects, matched with the
  * source. */
-#ifndef GRADUS_CORE_STATE_TAKE_H
-#define GRADUS_CORE_STATE_TAKE_H
+#ifndef GRADUS_CORE_STATE_LOADING_H
+#define GRADUS_CORE_STATE_LOADING_H
 
 #include "core/state_path.h"
 
-typedef enum gd_fit {
+typedef enum gd_request_fit {
     GD_FITS,
     GD_MISSING,
     GD_OTHER_SHAPE,
     GD_OTHER_DTYPE, /* cannot be converted, or is not supported */
     GD_OTHER_VALUE, /* the text is not a number of the expected kind */
-} gd_fit;
+} gd_request_fit;
 
 typedef enum gd_value_kind {
-    GD_NUMBER_VALUE,
+    GD_FLOAT_VALUE,
     GD_INTEGER_VALUE,
     GD_UNSIGNED_VALUE,
     GD_TEXT_VALUE
@@ -23,7 +23,7 @@ typedef enum gd_value_kind {
 /* A tensor or a value that an object loads. */
 typedef struct gd_request {
     char *name;
-    gd_fit fit;
+    gd_request_fit fit;
     bool again;        /* the same tensor or value was already found under another name */
     gd_tensor *tensor; /* with a reference; NULL: a value */
     gd_source_tensor *from;
@@ -45,9 +45,9 @@ struct gd_loading {
     const gd_source *source;
     gd_state_parts parts;
     gd_state *naming;
-    gd_names tensors, values; /* of the source: numbers from 1 */
-    gd_names requested;       /* names of requests: numbers from 1 */
-    gd_map by_target;         /* the latest request of a storage, or of the address of a value */
+    gd_name_map tensors, values; /* of the source: numbers from 1 */
+    gd_name_map requested;       /* names of requests: numbers from 1 */
+    gd_map by_target;            /* the latest request of a storage, or of the address of a value */
     gd_request *requests;
     int n_requests, requests_room;
     gd_state_path path;

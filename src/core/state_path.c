@@ -129,7 +129,7 @@ gd_status gd_check_parts(gd_state_parts parts) {
 
 /* --- values as text --------------------------------------------------------------------------- */
 
-bool gd_value_number(const char *text, double *value) {
+bool gd_value_float(const char *text, double *value) {
     char *end;
     if (*text == 0 || *text == ' ') return false;
     *value = gd_double_parse(text, &end);

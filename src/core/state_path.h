@@ -28,13 +28,13 @@ void gd_path_free(gd_state_path *path);
  * or NULL for a single object. */
 const gd_state_rules *gd_state_rules_of(const void *object, const char *name);
 
-/* Maps from names to entry numbers; -1: no such name. gd_names holds pointers, of which NULL means
+/* Maps from names to entry numbers; -1: no such name. gd_name_map holds pointers, of which NULL means
  * absent, so numbers are stored plus 1. */
-static inline int gd_entry_number(const gd_names *names, const char *name) {
-    return (int)(intptr_t)gd_names_find(names, name) - 1;
+static inline int gd_entry_number(const gd_name_map *names, const char *name) {
+    return (int)(intptr_t)gd_name_map_find(names, name) - 1;
 }
-static inline bool gd_set_entry_number(gd_names *names, const char *name, int number) {
-    return gd_names_add(names, name, (void *)(intptr_t)(number + 1));
+static inline bool gd_set_entry_number(gd_name_map *names, const char *name, int number) {
+    return gd_name_map_add(names, name, (void *)(intptr_t)(number + 1));
 }
 
 /* Fails unless there are parts, all have state, and their names and objects are different. */
@@ -52,7 +52,7 @@ bool gd_state_same(const gd_tensor *a, const gd_tensor *b);
 
 /* Parse values from their text: the shortest exact decimal of a double, "inf", "-inf", "nan". False
  * if the text is not such a number. */
-bool gd_value_number(const char *text, double *value);
+bool gd_value_float(const char *text, double *value);
 bool gd_value_integer(const char *text, int64_t *value);
 bool gd_value_unsigned(const char *text, uint64_t *value);
 

@@ -109,7 +109,7 @@ static void put_unfit(writer *w, const gd_request *request) {
     const gd_source_tensor *from = request->from;
     if (request->fit == GD_OTHER_VALUE) {
         put_format(w, "%.100s (\"%.40s\" is no %s)", request->name, request->value->text,
-                   request->kind == GD_NUMBER_VALUE ? "number" : "integer");
+                   request->kind == GD_FLOAT_VALUE ? "number" : "integer");
     } else if (from->rank > GD_MAX_RANK) {
         put_format(w, "%.100s (%d dimensions, %s here)", request->name, from->rank,
                    gd_describe(request->tensor, here, sizeof here));
@@ -121,7 +121,7 @@ static void put_unfit(writer *w, const gd_request *request) {
     }
 }
 
-static int64_t list_unfit(const gd_loading *in, writer *w, gd_fit fit, const char *what) {
+static int64_t list_unfit(const gd_loading *in, writer *w, gd_request_fit fit, const char *what) {
     int64_t n = 0;
     for (int i = 0; i < in->n_requests; i++) {
         const gd_request *request = &in->requests[i];

@@ -68,7 +68,7 @@ gd_status gd_request_stage(gd_request *w) {
 static void write_value(gd_request *w) {
     char *old;
     switch (w->kind) {
-    case GD_NUMBER_VALUE: *(double *)w->to = w->number; break;
+    case GD_FLOAT_VALUE: *(double *)w->to = w->number; break;
     case GD_INTEGER_VALUE: *(int64_t *)w->to = w->integer; break;
     case GD_UNSIGNED_VALUE: *(uint64_t *)w->to = w->unsigned_integer; break;
     case GD_TEXT_VALUE:

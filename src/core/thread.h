@@ -56,8 +56,8 @@ typedef struct gd_thread {
     const struct gd_invocation *body; /* the call of that op, the outermost if they nest; or NULL */
     int attempts; /* > 0: in a gd_attempt (error.h); after a failure ops do not run */
     struct gd_transaction
-        *transaction;     /* collects kernel calls (dispatch/call.h); NULL: they run */
-    struct gd_rng *noise; /* random ops take call numbers from here (a replay); or NULL */
+        *transaction;          /* collects kernel calls (dispatch/call.h); NULL: they run */
+    struct gd_rng *replay_rng; /* random ops take call numbers from here (a replay); or NULL */
     int settled; /* > 0: all sizes are known; gradients of loops are computed, not deferred */
     double
         *macs; /* calls that infer shapes add their multiply-adds here (dispatch/macs.h); or NULL */

@@ -22,7 +22,7 @@ typedef struct batch_job {
     int64_t first;   /* the index of the first of these, for messages */
     int64_t skipped; /* broken samples */
     gd_sample batch;
-    gd_event *uploaded;
+    gd_queue_event *uploaded;
 } batch_job;
 
 /* Fetches sample i of the batch into the current scope. *there is false if it is broken and is
@@ -274,7 +274,7 @@ static gd_status upload_batch(batch_job *j) {
 
 /* Samples are computed on the CPU and without a tape, whatever the settings of the thread. */
 void gd_loader_prepare(const gd_loader *l, int64_t number, const _Atomic bool *stop,
-                       gd_prepared *p) {
+                       gd_prepared_batch *p) {
     gd_thread *thread = &gd_this_thread;
     gd_device *device = thread->device;
     batch_job j = {.loader = l, .stop = stop};

@@ -169,7 +169,7 @@ static gd_status copy_categories(gd_csv_column *c, const gd_csv_column *from, co
         char *name = gd_malloc(strlen(from->categories[i]) + 1);
         if (!name) return gd_no_memory(path, "for its columns");
         c->categories[c->n_categories++] = strcpy(name, from->categories[i]);
-        if (!gd_names_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
+        if (!gd_name_map_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
             return gd_no_memory(path, "for its columns");
     }
     return GD_OK;

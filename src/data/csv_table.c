@@ -81,7 +81,7 @@ static gd_status infer_column_kinds(table_reader *r, const gd_csv_field *fields)
 static gd_status category_code(const table_reader *r, gd_csv_column *c, const gd_csv_field *f,
                                float *value) {
     const char *text = gd_csv_is_missing(f) ? "" : f->text;
-    uintptr_t code = (uintptr_t)gd_names_find(&c->codes, text);
+    uintptr_t code = (uintptr_t)gd_name_map_find(&c->codes, text);
     if (!code && r->like)
         return fail_at_field(r, c, f, "is a category that the other table does not have");
     if (!code) {
@@ -93,7 +93,7 @@ static gd_status category_code(const table_reader *r, gd_csv_column *c, const gd
             return gd_no_memory(r->path, "for its table");
         }
         c->categories[c->n_categories++] = strcpy(name, text);
-        if (!gd_names_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
+        if (!gd_name_map_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
             return gd_no_memory(r->path, "for its table");
         code = (uintptr_t)c->n_categories;
     }
@@ -172,12 +172,12 @@ static gd_status sort_categories(gd_csv_table *t, gd_csv_column *c, int column, 
         if (*f.text && !gd_csv_number(&f, &order[i].number)) numbers = false;
     }
     if (enough) qsort(order, (size_t)n, sizeof *order, numbers ? by_number : by_name);
-    gd_names_free(&c->codes);
-    c->codes = (gd_names){0};
+    gd_name_map_free(&c->codes);
+    c->codes = (gd_name_map){0};
     for (int i = 0; enough && i < n; i++) {
         codes[order[i].old] = (float)i;
         names[i] = c->categories[order[i].old];
-        enough = gd_names_add(&c->codes, names[i], (void *)(uintptr_t)(i + 1));
+        enough = gd_name_map_add(&c->codes, names[i], (void *)(uintptr_t)(i + 1));
     }
     for (int64_t row = 0; enough && row < t->rows; row++) {
         float *value = &t->values[row * t->n_columns + column];
@@ -257,7 +257,7 @@ void gd_csv_table_free(gd_csv_table *t) {
         gd_csv_column *c = &t->columns[i];
         for (int k = 0; k < c->n_categories; k++) gd_free(c->categories[k]);
         gd_free(c->categories);
-        gd_names_free(&c->codes);
+        gd_name_map_free(&c->codes);
         gd_free(c->name);
     }
     gd_free(t->columns);

@@ -7,7 +7,7 @@
 #ifndef GRADUS_DATA_CSV_TABLE_H
 #define GRADUS_DATA_CSV_TABLE_H
 
-#include "core/names.h"
+#include "core/name_map.h"
 #include "format/csv.h"
 #include "gradus/dataset.h"
 
@@ -23,7 +23,7 @@ typedef struct gd_csv_column {
     /* Sorted: as numbers if all are numbers, otherwise by bytes. "" (missing) is the last. */
     char **categories;
     int n_categories, room;
-    gd_names codes; /* from the name of a category to its code plus 1 */
+    gd_name_map codes; /* from the name of a category to its code plus 1 */
 } gd_csv_column;
 
 typedef struct gd_csv_options {

@@ -73,13 +73,13 @@ gd_status gd_dataset_set_classes(gd_dataset *d, const char *const *names, int64_
 /* --- from records ----------------------------------------------------------------------------- */
 
 /* Takes ownership of `options`, also on failure. */
-static gd_dataset *open_dataset(const char *site, const gd_maker *maker, void *options) {
+static gd_dataset *open_dataset(const char *site, const gd_factory *factory, void *options) {
     GD_CALLED_FROM(site);
     GD_ON_CPU; /* where samples are, whatever the default device */
-    const gd_dataset_rules *rules = maker->rules;
-    gd_status status = gd_check_ranges(maker, options, "gd_dataset_");
+    const gd_dataset_rules *rules = factory->rules;
+    gd_status status = gd_check_ranges(factory, options, "gd_dataset_");
     if (status == GD_OK && rules->check) status = rules->check(options);
-    gd_dataset *d = status == GD_OK ? gd_dataset_bare(maker->record.name, rules, NULL, 0) : NULL;
+    gd_dataset *d = status == GD_OK ? gd_dataset_bare(factory->record.name, rules, NULL, 0) : NULL;
     if (d) {
         d->options = options;
         gd_attempt attempt;
@@ -92,24 +92,24 @@ static gd_dataset *open_dataset(const char *site, const gd_maker *maker, void *o
         gd_free(options);
         if (status == GD_OK) status = GD_E_MEMORY;
     }
-    if (status != GD_OK) gd_error_prefix("gd_dataset_%s: ", maker->record.name);
+    if (status != GD_OK) gd_error_prefix("gd_dataset_%s: ", factory->record.name);
     return gd_dataset_finish(site, d, status);
 }
 
-gd_dataset *gd_dataset_make(const char *site, const gd_maker *maker, const void *given) {
+gd_dataset *gd_dataset_make(const char *site, const gd_factory *factory, const void *given) {
     void *options;
-    const gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) return open_dataset(site, maker, options);
-    gd_error_prefix("gd_dataset_%s: ", maker->record.name);
+    const gd_status status = gd_factory_take_options(factory, given, &options);
+    if (status == GD_OK) return open_dataset(site, factory, options);
+    gd_error_prefix("gd_dataset_%s: ", factory->record.name);
     gd_report(site, status);
     return NULL;
 }
 
 gd_dataset *gd_dataset_new_at(const char *site, const char *name, const char *text) {
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
-    const gd_status status = gd_maker_read("dataset", name, text, &maker, &options);
-    if (status == GD_OK) return open_dataset(site, maker, options);
+    const gd_status status = gd_factory_read("dataset", name, text, &factory, &options);
+    if (status == GD_OK) return open_dataset(site, factory, options);
     gd_report(site, status);
     return NULL;
 }
@@ -197,7 +197,7 @@ gd_status gd_dataset_define_at(const char *site, const char *record, gd_dataset_
     const gd_dataset_rules rules = {
         .open = defined_open, .get = defined_get, .close = defined_close, .defined = type};
     gd_status status = type.open && type.count && type.get
-                           ? gd_maker_define("dataset", record, &rules, sizeof rules)
+                           ? gd_factory_define("dataset", record, &rules, sizeof rules)
                            : gd_fail(GD_E_ARGUMENT, "a dataset needs open, count and get");
     if (status != GD_OK) gd_error_prefix("gd_dataset_define: ");
     return gd_report(site, status);

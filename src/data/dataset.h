@@ -21,7 +21,7 @@
 #include "core/error.h"
 #include "core/object.h"
 #include "gradus/dataset.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 enum { GD_SAMPLE_MAX = 16 };
 
@@ -58,7 +58,7 @@ struct gd_dataset {
 };
 
 /* Called by the typed constructors. */
-gd_dataset *gd_dataset_make(const char *site, const gd_maker *maker, const void *options);
+gd_dataset *gd_dataset_make(const char *site, const gd_factory *factory, const void *options);
 
 /* Creates a dataset without a record that combines others. The caller owns it. NULL: no memory.
  * Does not call `open`. */

@@ -5,7 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/ascii.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "data/folder.h"
 #include "data/image_files.h"
 #include "format/image_list.h"
@@ -119,17 +119,17 @@ static int by_text(const void *a, const void *b) {
 
 /* Collects the distinct labels, sorted. *names is from gd_malloc. */
 static gd_status sort_labels(const gd_image_list *list, const char ***names, int64_t *count) {
-    gd_names seen = {0};
+    gd_name_map seen = {0};
     int64_t n = 0;
     bool enough = true;
     *names = gd_malloc((size_t)(list->count + 1) * sizeof **names);
     for (int64_t i = 0; *names && enough && i < list->count; i++) {
         const char *label = list->lines[i].label;
-        if (gd_names_find(&seen, label)) continue;
-        enough = gd_names_add(&seen, label, (void *)label);
+        if (gd_name_map_find(&seen, label)) continue;
+        enough = gd_name_map_add(&seen, label, (void *)label);
         (*names)[n++] = label;
     }
-    gd_names_free(&seen);
+    gd_name_map_free(&seen);
     if (!*names || !enough) return gd_no_memory(NULL, "for names of classes");
     qsort(*names, (size_t)n, sizeof **names, by_text);
     *count = n;

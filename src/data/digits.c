@@ -18,7 +18,7 @@
 #include "gradus/datasets.h"
 #include "gradus/ops.h"
 
-enum { LINE_POINTS = 256, MOST_SIZE = 256 };
+enum { LINE_POINTS = 256, MAX_SIZE = 256 };
 
 typedef gd_dataset_digits_options digit_options;
 

@@ -114,7 +114,7 @@ static gd_status begin_epoch(gd_loader *l) {
     return GD_OK;
 }
 
-void gd_loader_drop(const gd_loader *l, gd_prepared *p) {
+void gd_loader_drop(const gd_loader *l, gd_prepared_batch *p) {
     gd_sample_release(&p->batch);
     if (p->uploaded) gd_device_drop_mark(l->options.device, p->uploaded);
     p->uploaded = NULL;
@@ -142,7 +142,7 @@ static gd_status take_batch(gd_loader *l) {
 
 /* Later kernels wait until the batch is on the device. */
 static gd_status join_upload(gd_loader *l) {
-    gd_event *uploaded = l->given.uploaded;
+    gd_queue_event *uploaded = l->given.uploaded;
     l->given.uploaded = NULL;
     return uploaded ? gd_device_join_uploads(l->options.device, uploaded) : GD_OK;
 }

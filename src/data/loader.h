@@ -11,14 +11,14 @@
 #include "data/sampler.h"
 
 /* A batch, or a failure. */
-typedef struct gd_prepared {
-    gd_sample batch;    /* retained; empty if all samples were broken and skipped */
-    gd_event *uploaded; /* after its upload to the loader's device; NULL: none */
-    int64_t skipped;    /* broken samples */
+typedef struct gd_prepared_batch {
+    gd_sample batch;          /* retained; empty if all samples were broken and skipped */
+    gd_queue_event *uploaded; /* after its upload to the loader's device; NULL: none */
+    int64_t skipped;          /* broken samples */
     gd_status status;
     bool placed; /* the message ends with the place of the call */
     char text[GD_MESSAGE_MAX];
-} gd_prepared;
+} gd_prepared_batch;
 
 typedef struct gd_workers gd_workers;
 
@@ -31,17 +31,17 @@ struct gd_loader {
     int64_t positions, batches; /* in an epoch */
     gd_loader_position at;
     int64_t skipped;
-    gd_prepared given;   /* the result of the last gd_loader_next */
-    gd_workers *workers; /* NULL: none */
+    gd_prepared_batch given; /* the result of the last gd_loader_next */
+    gd_workers *workers;     /* NULL: none */
 };
 
 /* Prepares batch `number` of the current epoch. Returns early, with any status, once *stop is
  * true. */
 void gd_loader_prepare(const gd_loader *loader, int64_t number, const _Atomic bool *stop,
-                       gd_prepared *prepared);
+                       gd_prepared_batch *prepared);
 
 /* Frees a batch that no one uses. */
-void gd_loader_drop(const gd_loader *loader, gd_prepared *prepared);
+void gd_loader_drop(const gd_loader *loader, gd_prepared_batch *prepared);
 
 /* Changes .device and returns the previous one. Prefetched batches are discarded if it differs. */
 gd_device *gd_loader_set_device(gd_loader *loader, gd_device *device);
@@ -51,7 +51,7 @@ gd_device *gd_loader_set_device(gd_loader *loader, gd_device *device);
 gd_status gd_workers_begin(gd_loader *loader);
 /* Waits for the next batch. False: the workers have ended, by a fork or at the end of the
  * process. */
-bool gd_workers_take(gd_workers *workers, gd_prepared *prepared);
+bool gd_workers_take(gd_workers *workers, gd_prepared_batch *prepared);
 /* Ends the workers and frees their batches. */
 void gd_workers_end(gd_loader *loader);
 

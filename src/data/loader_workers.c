@@ -25,7 +25,7 @@ enum { EXIT_WAIT_S = 1 };
 
 typedef struct slot {
     bool ready;
-    gd_prepared prepared;
+    gd_prepared_batch prepared;
 } slot;
 
 struct gd_workers {
@@ -62,7 +62,7 @@ static bool may_take_batch(const gd_workers *w) {
 
 static void *run_worker(void *arg) {
     gd_workers *w = arg;
-    gd_prepared prepared;
+    gd_prepared_batch prepared;
     is_worker = true;
     gd_pool_stay_out();
     pthread_setname_np(pthread_self(), "gradus-loader");
@@ -145,7 +145,7 @@ gd_status gd_workers_begin(gd_loader *l) {
     return GD_OK;
 }
 
-bool gd_workers_take(gd_workers *w, gd_prepared *prepared) {
+bool gd_workers_take(gd_workers *w, gd_prepared_batch *prepared) {
     if (w->process != atomic_load(&forks)) return false;
     pthread_mutex_lock(&workers_lock);
     slot *s = &w->slots[w->given % w->room];

@@ -18,12 +18,12 @@ static void destroy_transform(gd_object *object) {
 static const gd_class transform_class = {.name = "transform", .destroy = destroy_transform};
 
 /* Takes ownership of `options`, also on failure. */
-static gd_status make_transform(const gd_maker *maker, void *options, gd_transform **made) {
-    const gd_transform_rules *rules = maker->rules;
-    gd_status status = gd_check_ranges(maker, options, "gd_transform_");
+static gd_status make_transform(const gd_factory *factory, void *options, gd_transform **made) {
+    const gd_transform_rules *rules = factory->rules;
+    gd_status status = gd_check_ranges(factory, options, "gd_transform_");
     if (status == GD_OK && rules->check) {
         status = rules->check(options);
-        if (status != GD_OK) gd_error_prefix("gd_transform_%s: ", maker->record.name);
+        if (status != GD_OK) gd_error_prefix("gd_transform_%s: ", factory->record.name);
     }
     if (status == GD_OK) status = gd_scope_reserve(1);
     gd_transform *t = status == GD_OK ? gd_calloc(1, sizeof *t) : NULL;
@@ -33,38 +33,38 @@ static gd_status make_transform(const gd_maker *maker, void *options, gd_transfo
     }
     gd_object_init(&t->object, &transform_class);
     gd_object_count(1);
-    t->maker = maker;
+    t->factory = factory;
     t->options = options;
-    const int64_t *field = gd_maker_option(maker, options, "field", NULL);
+    const int64_t *field = gd_factory_option(factory, options, "field", NULL);
     t->field = field ? *field : 0;
     gd_scope_adopt(&t->object);
     *made = t;
     return GD_OK;
 }
 
-gd_transform *gd_transform_make(const char *site, const gd_maker *maker, const void *given) {
+gd_transform *gd_transform_make(const char *site, const gd_factory *factory, const void *given) {
     void *options;
     gd_transform *t = NULL;
-    gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) status = make_transform(maker, options, &t);
-    else gd_error_prefix("gd_transform_%s: ", maker->record.name);
+    gd_status status = gd_factory_take_options(factory, given, &options);
+    if (status == GD_OK) status = make_transform(factory, options, &t);
+    else gd_error_prefix("gd_transform_%s: ", factory->record.name);
     gd_report(site, status);
     return t;
 }
 
 gd_transform *gd_transform_new_at(const char *site, const char *name, const char *text) {
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
     gd_transform *t = NULL;
-    gd_status status = gd_maker_read("transform", name, text, &maker, &options);
-    if (status == GD_OK) status = make_transform(maker, options, &t);
+    gd_status status = gd_factory_read("transform", name, text, &factory, &options);
+    if (status == GD_OK) status = make_transform(factory, options, &t);
     gd_report(site, status);
     return t;
 }
 
 gd_status gd_transform_define_at(const char *site, const char *record, gd_transform_fn apply) {
     const gd_transform_rules rules = {.apply = apply};
-    gd_status status = apply ? gd_maker_define("transform", record, &rules, sizeof rules)
+    gd_status status = apply ? gd_factory_define("transform", record, &rules, sizeof rules)
                              : gd_fail(GD_E_ARGUMENT, "the function is NULL");
     if (status != GD_OK) gd_error_prefix("gd_transform_define: ");
     return gd_report(site, status);
@@ -73,7 +73,7 @@ gd_status gd_transform_define_at(const char *site, const char *record, gd_transf
 /* --- application ------------------------------------------------------------------------------ */
 
 gd_status gd_transform_run(const gd_transform *t, gd_tensor *x, gd_random *random, gd_tensor **y) {
-    const gd_transform_rules *rules = t->maker->rules;
+    const gd_transform_rules *rules = t->factory->rules;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     *y = rules->apply(t->options, x, random);
@@ -81,7 +81,7 @@ gd_status gd_transform_run(const gd_transform *t, gd_tensor *x, gd_random *rando
     if (!*y || (*y)->kind == GD_FAILED)
         status = gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it returned no tensor");
     status = gd_attempt_end(&attempt, status);
-    if (status != GD_OK) gd_error_prefix("transform %s: ", t->maker->record.name);
+    if (status != GD_OK) gd_error_prefix("transform %s: ", t->factory->record.name);
     return status;
 }
 
@@ -117,7 +117,7 @@ static gd_status chain_get(const gd_dataset *d, int64_t index, gd_random *random
         if (field < 0 || field >= sample->count)
             status =
                 gd_fail(GD_E_INDEX, "transform %s: field is %lld, but the sample has %d tensors",
-                        c->at[i]->maker->record.name, (long long)field, sample->count);
+                        c->at[i]->factory->record.name, (long long)field, sample->count);
         else status = gd_transform_run(c->at[i], sample->at[field], random, &sample->at[field]);
     }
     if (status == GD_OK) return GD_OK;

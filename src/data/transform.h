@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/object.h"
 #include "gradus/dataset.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef struct gd_transform_rules {
     gd_status (*check)(const void *options);
@@ -22,13 +22,13 @@ typedef struct gd_transform_rules {
 
 struct gd_transform {
     gd_object object;
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
     int64_t field;
 };
 
 /* Called by the typed constructors. */
-gd_transform *gd_transform_make(const char *site, const gd_maker *maker, const void *options);
+gd_transform *gd_transform_make(const char *site, const gd_factory *factory, const void *options);
 
 /* Applies a transform. Does not record a failure; its message names the transform. */
 gd_status gd_transform_run(const gd_transform *transform, gd_tensor *x, gd_random *random,

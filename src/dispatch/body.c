@@ -7,7 +7,7 @@
 #include "gradus/ops.h"
 #include "dispatch/intern.h"
 
-bool gd_body_differentiates(const gd_expand *body) {
+bool gd_body_differentiates(const gd_expansion *body) {
     for (int i = 0; i < body->n_in; i++)
         if (body->x[i] && body->x[i]->kind == GD_SYMBOL) return true;
     return gd_grad_wanted(body->op, body->x, body->n_in);

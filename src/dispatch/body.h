@@ -15,7 +15,7 @@ static inline gd_tensor *gd_optional_input(gd_tensor *const *x, int n_in, int i)
 }
 
 /* Whether the body's ops are recorded for gradients: the tape is on, or a graph is being built. */
-bool gd_body_differentiates(const gd_expand *body);
+bool gd_body_differentiates(const gd_expansion *body);
 
 /* --- dtypes ----------------------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, cons
     k->n_out = n_out;
     k->each = 0;
     k->rng.seed = k->rng.call = 0;
-    k->noise = NULL;
+    k->rng_offset = NULL;
     k->workspace = NULL;
     k->workspace_bytes = 0;
     k->device = NULL;
@@ -64,12 +64,12 @@ gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, co
 typedef struct gd_each {
     const gd_op *op;
     const void *attrs;
-    gd_tensor *const *in; /* for each of `count` entries the inputs of the op before its numbers */
+    gd_tensor *const *in; /* for each of `count` entries the inputs of the op before its scalars */
     int count;
-    gd_tensor *const *numbers; /* the last inputs: rank 0, or rank 1 with one element per entry */
-    int n_numbers;
+    gd_tensor *const *scalars; /* the last inputs: rank 0, or rank 1 with one element per entry */
+    int n_scalars;
     const int
-        *which;     /* the element of rank-1 numbers for each entry; NULL: element i for entry i */
+        *which;     /* the element of rank-1 scalars for each entry; NULL: element i for entry i */
     gd_view *views; /* room for gd_each_views views; must live until the call has run */
 } gd_each;
 enum { GD_EACH_INPUTS = 16 }; /* the most inputs of such an op */

@@ -107,7 +107,7 @@ gd_status gd_call_run_body(gd_invocation *call, gd_device *device) {
     thread->bodies++;
     const int autocast =
         gd_autocast_pause(GD_DTYPE_NONE); /* the inputs of the op are cast already */
-    gd_expand expand = {
+    gd_expansion expand = {
         call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
         call->out};
     for (int i = 0; i < call->n_out; i++) call->out[i] = NULL;

@@ -31,7 +31,7 @@ static gd_status check_sizes(const gd_meta *metas, int n) {
 gd_status gd_infer_by_body(gd_infer *i) {
     gd_thread *thread = &gd_this_thread;
     void *tracer = thread->tracer;
-    gd_rng numbers = {0, 0}, *noise = thread->noise;
+    gd_rng counter = {0, 0}, *replay_rng = thread->replay_rng;
     gd_tensor **x = gd_calloc((size_t)(i->n_in + i->n_out) + 1, sizeof *x), **y;
     if (!x) return gd_fail(GD_E_MEMORY, "no memory to infer shapes");
     y = x + i->n_in;
@@ -40,14 +40,14 @@ gd_status gd_infer_by_body(gd_infer *i) {
     gd_scope *scope = gd_scope_open();
     gd_status status = GD_OK;
     thread->tracer = &gd_no_graph;
-    thread->noise = &numbers; /* draws nothing from the random generator */
+    thread->replay_rng = &counter; /* draws nothing from the random generator */
     for (int k = 0; k < i->n_in && status == GD_OK; k++) {
         const gd_tensor *t = i->in[k];
         if (t &&
             !(x[k] = gd_tensor_bare(GD_SYMBOL, t->device, (gd_dtype)t->dtype, t->rank, t->dims)))
             status = GD_E_MEMORY;
     }
-    gd_expand expand = {i->op, i->attrs, i->n_in, i->n_out, x, y};
+    gd_expansion expand = {i->op, i->attrs, i->n_in, i->n_out, x, y};
     if (status == GD_OK) i->op->expand(&expand);
     for (int k = 0; k < i->n_out && status == GD_OK; k++) {
         if (!y[k]) continue; /* hidden */
@@ -60,7 +60,7 @@ gd_status gd_infer_by_body(gd_infer *i) {
         memcpy(i->out[k].dims, y[k]->dims, sizeof(int64_t) * y[k]->rank);
     }
     thread->tracer = tracer;
-    thread->noise = noise;
+    thread->replay_rng = replay_rng;
     gd_scope_close(&scope);
     gd_free(x);
     return gd_attempt_end(&attempt, status);

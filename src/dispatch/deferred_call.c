@@ -18,7 +18,7 @@ static gd_status sizes_of_infer(gd_infer *i) {
     i->out[0].dims[0] = i->in[0]->rank;
     return GD_OK;
 }
-static void sizes_of_expand(gd_expand *e) {
+static void sizes_of_expand(gd_expansion *e) {
     const gd_tensor *x = e->x[0];
     e->y[0] = gd_from_array(gd_dims(x->rank), GD_I64, x->dims);
 }
@@ -43,7 +43,7 @@ static gd_status deferred_call_infer(gd_infer *i) {
         i->out[0].dims[d] = o->dims.at[d] < 0 ? GD_UNKNOWN : o->dims.at[d];
     return GD_OK;
 }
-static void deferred_call_expand(gd_expand *e) {
+static void deferred_call_expand(gd_expansion *e) {
     const gd_deferred_call_options *o = e->attrs;
     const int has_x = o->kind == GD_DEFERRED_RANGE ? 0 : 1, n = e->n_in - has_x;
     gd_numbers lists[GD_DEFERRED_LISTS];

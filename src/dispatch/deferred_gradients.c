@@ -23,7 +23,7 @@ static gd_status deferred_gradients_infer(gd_infer *i) {
     for (int64_t k = 0; k < inputs; k++) gd_meta_like(&i->out[k], i->in[2 * o->outputs + k]);
     return GD_OK;
 }
-static void deferred_gradients_expand(gd_expand *e) {
+static void deferred_gradients_expand(gd_expansion *e) {
     const gd_deferred_gradients_options *o = e->attrs;
     const int64_t n = o->outputs;
     gd_tensors x = {e->x + 2 * n, e->n_in - 2 * n};

@@ -244,7 +244,7 @@ bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in) {
 /* The random numbers of a call: the next ones, or, in a body that is replayed, those that were
  * recorded with the call. */
 static gd_rng next_rng(void) {
-    gd_rng *given = gd_this_thread.noise;
+    gd_rng *given = gd_this_thread.replay_rng;
     if (!given) return gd_rng_take();
     gd_rng rng = *given;
     given->call++;

@@ -8,8 +8,8 @@
 #include "dispatch/call_infer.h"
 #include "dispatch/launch.h"
 
-/* Inputs of an entry, without the numbers. */
-static int inputs_per_entry(const gd_each *e) { return e->op->n_inputs - e->n_numbers; }
+/* Inputs of an entry, without the scalars. */
+static int inputs_per_entry(const gd_each *e) { return e->op->n_inputs - e->n_scalars; }
 
 static bool is_written(const gd_op *op, int input) {
     return op->base ? input == 0 : op->inputs[input].mutated;
@@ -18,8 +18,8 @@ static bool is_written(const gd_op *op, int input) {
 /* --- a call for each entry -------------------------------------------------------------------- */
 
 /* Number k for entry i. */
-static gd_tensor *entry_number(const gd_each *e, int k, int i) {
-    gd_tensor *number = e->numbers[k];
+static gd_tensor *entry_scalar(const gd_each *e, int k, int i) {
+    gd_tensor *number = e->scalars[k];
     const bool is_list = number->kind != GD_FAILED && number->rank == 1;
     return is_list ? gd_select(number, 0, e->which ? e->which[i] : i) : number;
 }
@@ -29,7 +29,7 @@ static gd_status call_each_entry(const gd_each *e, const char *site, gd_tensor *
     for (int i = 0; i < e->count; i++) {
         gd_tensor *in[GD_EACH_INPUTS];
         memcpy(in, e->in + (size_t)i * (size_t)width, (size_t)width * sizeof *in);
-        for (int k = 0; k < e->n_numbers; k++) in[width + k] = entry_number(e, k, i);
+        for (int k = 0; k < e->n_scalars; k++) in[width + k] = entry_scalar(e, k, i);
         gd_tensor *y = gd_dispatch_one(e->op, site, in, e->op->n_inputs, e->attrs);
         if (y->kind == GD_FAILED) return gd_failure();
         if (out) out[i] = y;
@@ -54,8 +54,8 @@ static bool can_batch(const gd_each *e, const gd_device *device) {
         gd_grad_wanted(e->op, e->in, e->count * width))
         return false;
     if (!gd_list_kernel_exists(device->api->kind)) return false;
-    for (int k = 0; k < e->n_numbers; k++)
-        if (e->numbers[k]->kind != GD_VALUE || e->numbers[k]->device != device) return false;
+    for (int k = 0; k < e->n_scalars; k++)
+        if (e->scalars[k]->kind != GD_VALUE || e->scalars[k]->device != device) return false;
     gd_map seen = {NULL, 0, 0};
     bool ok = true;
     for (int i = 0; i < e->count * width && ok; i++) {
@@ -73,11 +73,11 @@ static bool can_batch(const gd_each *e, const gd_device *device) {
 static gd_status check_entries(const gd_each *e) {
     const int width = inputs_per_entry(e);
     const gd_op *base = e->op->base ? e->op->base : e->op;
-    gd_tensor numbers[GD_EACH_INPUTS], *in[GD_EACH_INPUTS];
-    for (int k = 0; k < e->n_numbers; k++) {
-        numbers[k] = (gd_tensor){
-            .kind = GD_VALUE, .dtype = e->numbers[k]->dtype, .device = e->numbers[k]->device};
-        in[width + k] = &numbers[k];
+    gd_tensor scalars[GD_EACH_INPUTS], *in[GD_EACH_INPUTS];
+    for (int k = 0; k < e->n_scalars; k++) {
+        scalars[k] = (gd_tensor){
+            .kind = GD_VALUE, .dtype = e->scalars[k]->dtype, .device = e->scalars[k]->device};
+        in[width + k] = &scalars[k];
     }
     for (int i = 0; i < e->count; i++) {
         gd_meta y[GD_MAX_OUTPUTS];
@@ -88,21 +88,21 @@ static gd_status check_entries(const gd_each *e) {
     return GD_OK;
 }
 
-/* The numbers, with the elements of rank-1 ones in the order of the entries. */
-static gd_status select_numbers(const gd_each *e, gd_device *device, gd_tensor **numbers) {
-    for (int k = 0; k < e->n_numbers; k++) numbers[k] = e->numbers[k];
+/* The scalars, with the elements of rank-1 ones in the order of the entries. */
+static gd_status select_scalars(const gd_each *e, gd_device *device, gd_tensor **scalars) {
+    for (int k = 0; k < e->n_scalars; k++) scalars[k] = e->scalars[k];
     bool picks = false;
-    for (int k = 0; k < e->n_numbers; k++) picks |= e->which && numbers[k]->rank == 1;
+    for (int k = 0; k < e->n_scalars; k++) picks |= e->which && scalars[k]->rank == 1;
     if (!picks) return GD_OK;
     int64_t *at = gd_malloc((size_t)e->count * sizeof *at);
-    if (!at) return gd_fail(GD_E_MEMORY, "no memory for %d numbers", e->count);
+    if (!at) return gd_fail(GD_E_MEMORY, "no memory for %d scalars", e->count);
     for (int i = 0; i < e->count; i++) at[i] = e->which[i];
     gd_tensor *index = gd_from_array(gd_dims(e->count), GD_I64, at);
     gd_free(at);
     if (device != gd_cpu() && index->kind != GD_FAILED) index = gd_to_device(index, device);
-    for (int k = 0; k < e->n_numbers; k++) {
-        if (numbers[k]->rank == 1) numbers[k] = gd_index_select(numbers[k], 0, index);
-        if (numbers[k]->kind == GD_FAILED) return gd_failure();
+    for (int k = 0; k < e->n_scalars; k++) {
+        if (scalars[k]->rank == 1) scalars[k] = gd_index_select(scalars[k], 0, index);
+        if (scalars[k]->kind == GD_FAILED) return gd_failure();
     }
     return GD_OK;
 }
@@ -110,11 +110,11 @@ static gd_status select_numbers(const gd_each *e, gd_device *device, gd_tensor *
 /* One call of the list kernel, or one for each entry if the kernel does not support the op. */
 static gd_status call_all_entries(const gd_each *e, const char *site, gd_device *device,
                                   gd_tensor **results) {
-    gd_tensor *numbers[GD_EACH_INPUTS];
-    GD_TRY(select_numbers(e, device, numbers));
+    gd_tensor *scalars[GD_EACH_INPUTS];
+    GD_TRY(select_scalars(e, device, scalars));
     const gd_op *op = e->op->base ? e->op->base : e->op;
     const int width = inputs_per_entry(e), written = e->op->base ? 1 : op->n_mutated,
-              n_in = e->count * width + e->n_numbers;
+              n_in = e->count * width + e->n_scalars;
     gd_view *views = e->views, *out = views + n_in;
     gd_kernel_call k;
     gd_kernel_call_set(&k, e->attrs, views, n_in, out, e->count * written);
@@ -123,7 +123,7 @@ static gd_status call_all_entries(const gd_each *e, const char *site, gd_device 
         gd_view_set(&views[i], e->in[i]);
         if (is_written(e->op, i % width)) *out++ = views[i];
     }
-    for (int i = 0; i < e->n_numbers; i++) gd_view_set(&views[e->count * width + i], numbers[i]);
+    for (int i = 0; i < e->n_scalars; i++) gd_view_set(&views[e->count * width + i], scalars[i]);
     k.op = op;
     k.device = device;
     if (!gd_kernel_select(op, &k, device->api->kind)) return call_each_entry(e, site, results);

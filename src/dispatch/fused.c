@@ -107,7 +107,7 @@ gd_dtype gd_elementwise_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_
             dtype = dtype ? gd_promote(dtype, in[i]) : in[i];
     if (!dtype) return out;
     const bool to_float =
-        (op->flags & GD_OP_FLOAT) || (gd_dtype_is_float(out) && !(op->flags & GD_OP_TRUTH));
+        (op->flags & GD_OP_FLOAT) || (gd_dtype_is_float(out) && !(op->flags & GD_OP_PREDICATE));
     if (to_float && !gd_dtype_is_float(dtype)) return gd_dtype_is_float(out) ? out : GD_F32;
     return dtype;
 }

@@ -102,7 +102,7 @@ static bool has_fraction(const gd_op *op, const void *attrs) {
 static gd_status infer_integers(gd_infer *infer, const gd_op *op, gd_meta *y) {
     const bool constant_has_fraction = !(gd_ir_types(op->ir) & GD_PRIM_INT),
                option_has_fraction = has_fraction(op, infer->attrs);
-    if (constant_has_fraction || (option_has_fraction && (op->flags & GD_OP_TRUTH)))
+    if (constant_has_fraction || (option_has_fraction && (op->flags & GD_OP_PREDICATE)))
         return gd_op_fail(
             GD_E_DTYPE,
             "computes with fractions, which %s cannot hold; cast to a float dtype first",
@@ -128,7 +128,7 @@ gd_status gd_infer_elementwise(gd_infer *infer) {
     if ((op->flags & GD_OP_INTEGRAL) && is_float)
         return gd_op_fail(GD_E_DTYPE, "takes integers and bools, not %s", gd_dtype_name(y->dtype));
     if (!is_float && op->ir && !(op->flags & GD_OP_FLOAT)) GD_TRY(infer_integers(infer, op, y));
-    if (op->flags & GD_OP_TRUTH) y->dtype = GD_BOOL;
+    if (op->flags & GD_OP_PREDICATE) y->dtype = GD_BOOL;
     else if ((op->flags & GD_OP_FLOAT) && !is_float) y->dtype = GD_F32;
     for (int i = 1; i < infer->n_out; i++) infer->out[i] = *y;
     return GD_OK;

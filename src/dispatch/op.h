@@ -33,7 +33,7 @@ struct gd_op {
     gd_op_facts facts;            /* properties that passes read */
     gd_status (*infer)(gd_infer *);
     void (*vjp)(gd_vjp *);
-    void (*expand)(gd_expand *);
+    void (*expand)(gd_expansion *);
     double (*macs)(
         const gd_op_shapes *);  /* multiply-adds of a call; NULL: those of its body, or none */
     const gd_kernel *reference; /* rank 0, CPU; NULL: elementwise, view or expand only */

@@ -104,6 +104,6 @@ const gd_op_attr *gd_op_attr_at(const gd_op *op, int i) {
 const char *gd_op_onnx_name(const gd_op *op) { return op && op->onnx.name ? op->onnx.name : ""; }
 const char *gd_op_caffe_name(const gd_op *op) { return op && op->caffe.name ? op->caffe.name : ""; }
 bool gd_op_differentiable(const gd_op *op) {
-    return op && !(op->flags & (GD_OP_NO_GRAD | GD_OP_TRUTH | GD_OP_INTEGRAL)) &&
+    return op && !(op->flags & (GD_OP_NO_GRAD | GD_OP_PREDICATE | GD_OP_INTEGRAL)) &&
            (op->vjp || op->ir || op->expand);
 }

@@ -47,7 +47,7 @@ typedef struct kernel_row {
 /* A call on a device that has times. Its time is read later, so that the host need not wait. */
 typedef struct queued_call {
     profile_event call;
-    gd_event *first, *second; /* before and after its kernels */
+    gd_queue_event *first, *second; /* before and after its kernels */
 } queued_call;
 
 enum { MAX_EVENTS = 1 << 20, MAX_QUEUED = 4096 };
@@ -173,7 +173,7 @@ static int64_t view_bytes(const gd_view *v) {
     return count * (int64_t)gd_dtype_size(v->dtype);
 }
 
-static gd_status record_time(gd_device *d, gd_event **event) {
+static gd_status record_time(gd_device *d, gd_queue_event **event) {
     gd_device_lock(d);
     const gd_status status = d->api->time_record(d, event);
     gd_device_unlock(d);
@@ -199,7 +199,7 @@ static void record_kernel(const gd_kernel_call *call, gd_profile_mark mark) {
     for (int i = 0; i < call->n_in; i++) e.bytes += view_bytes(&call->in[i]);
     for (int i = 0; i < call->n_out; i++) e.bytes += view_bytes(&call->out[i]);
     e.live_bytes = gd_device_live(call->device);
-    gd_event *second;
+    gd_queue_event *second;
     if (mark.event && record_time(call->device, &second) == GD_OK) {
         record_queued(&(queued_call){e, mark.event, second});
         return;

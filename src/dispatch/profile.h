@@ -14,8 +14,8 @@ int64_t gd_profile_now(void); /* nanoseconds, never 0 */
 
 /* The start of a kernel. */
 typedef struct gd_profile_mark {
-    int64_t started; /* nanoseconds; 0: the hooks are off */
-    gd_event *event; /* on a device that has times; or NULL */
+    int64_t started;       /* nanoseconds; 0: the hooks are off */
+    gd_queue_event *event; /* on a device that has times; or NULL */
 } gd_profile_mark;
 
 gd_profile_mark gd_profile_begin(gd_device *device);

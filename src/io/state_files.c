@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "io/state_io.h"
 
 static gd_status open_file(gd_state_file *file, const char *path) {
@@ -37,17 +37,17 @@ static gd_status check_shard_name(const char *path, const gd_json *where) {
 
 static gd_status list_shards(const char *path, const gd_json *map, const char **names,
                              size_t *count) {
-    gd_names seen = {0};
+    gd_name_map seen = {0};
     gd_status status = GD_OK;
     for (size_t i = 0; i < map->count && status == GD_OK; i++) {
         const gd_json *where = gd_json_at(map, i);
         status = check_shard_name(path, where);
-        if (status != GD_OK || gd_names_find(&seen, where->text)) continue;
+        if (status != GD_OK || gd_name_map_find(&seen, where->text)) continue;
         names[(*count)++] = where->text;
-        if (!gd_names_add(&seen, where->text, &seen))
+        if (!gd_name_map_add(&seen, where->text, &seen))
             status = gd_no_memory(path, "to save or load a state");
     }
-    gd_names_free(&seen);
+    gd_name_map_free(&seen);
     return status;
 }
 
@@ -112,7 +112,7 @@ static gd_status open_shard(gd_state_file *file, const char *path, const char *n
 /* Checks that every tensor of the index is in its shard. */
 static gd_status check_weight_map(const gd_state_files *files, const char *path) {
     const gd_json *map = gd_json_get(gd_json_root(files->index), "weight_map");
-    gd_names present = {0};
+    gd_name_map present = {0};
     gd_status status = GD_OK;
     size_t found = 0;
     for (size_t i = 0; i < files->count && status == GD_OK; i++)
@@ -121,17 +121,17 @@ static gd_status check_weight_map(const gd_state_files *files, const char *path)
             const gd_json *where = gd_json_get(map, name);
             if (!where || strcmp(where->text, files->at[i].name) != 0) continue;
             found++;
-            if (!gd_names_add(&present, name, &present))
+            if (!gd_name_map_add(&present, name, &present))
                 status = gd_no_memory(path, "to save or load a state");
         }
     for (size_t i = 0; i < map->count && status == GD_OK && found != map->count; i++) {
         const gd_json *where = gd_json_at(map, i);
-        if (!gd_names_find(&present, where->key))
+        if (!gd_name_map_find(&present, where->key))
             status =
                 gd_fail(GD_E_FORMAT, "%s: '%.200s' is not in %.200s, although the index names it",
                         path, where->key, where->text);
     }
-    gd_names_free(&present);
+    gd_name_map_free(&present);
     return status;
 }
 

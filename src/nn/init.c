@@ -17,50 +17,51 @@
 
 /* --- construction ----------------------------------------------------------------------------- */
 
-static gd_tensor *make_values(const gd_maker *maker, gd_shape dims, const void *options) {
-    const gd_init_rules *rules = maker->rules;
+static gd_tensor *make_values(const gd_factory *factory, gd_shape dims, const void *options) {
+    const gd_init_rules *rules = factory->rules;
     gd_status status = rules->check ? rules->check(dims, options) : GD_OK;
     if (status == GD_OK) return rules->make(dims, options);
-    gd_error_prefix("gd_init_%s: ", maker->record.name);
+    gd_error_prefix("gd_init_%s: ", factory->record.name);
     return gd_tensor_fail(status);
 }
 
-gd_tensor *gd_init_make(const char *site, const gd_maker *maker, gd_shape dims, const void *given) {
+gd_tensor *gd_init_make(const char *site, const gd_factory *factory, gd_shape dims,
+                        const void *given) {
     GD_CALLED_FROM(site);
     void *options;
-    const gd_status status = gd_maker_take_options(maker, given, &options);
+    const gd_status status = gd_factory_take_options(factory, given, &options);
     if (status != GD_OK) {
-        gd_error_prefix("gd_init_%s: ", maker->record.name);
+        gd_error_prefix("gd_init_%s: ", factory->record.name);
         return gd_tensor_fail(status);
     }
-    gd_tensor *t = make_values(maker, dims, options);
+    gd_tensor *t = make_values(factory, dims, options);
     gd_free(options);
     return t;
 }
 
 /* "NAME options" */
-static gd_status parse_initializer(const char *text, const gd_maker **maker, void **options) {
+static gd_status parse_initializer(const char *text, const gd_factory **factory, void **options) {
     char name[64];
     const size_t n = strcspn(text, " ");
     *options = NULL;
     if (n >= sizeof name) return gd_fail(GD_E_ARGUMENT, "there is no initializer '%.60s'", text);
     memcpy(name, text, n);
     name[n] = 0;
-    return gd_maker_read("init", name, text + n, maker, options);
+    return gd_factory_read("init", name, text + n, factory, options);
 }
 
 gd_status gd_init_fill(gd_tensor *t, const char *text) {
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
-    GD_TRY(parse_initializer(text, &maker, &options));
-    gd_dtype *dtype = gd_maker_option(maker, options, "dtype", NULL);
+    GD_TRY(parse_initializer(text, &factory, &options));
+    gd_dtype *dtype = gd_factory_option(factory, options, "dtype", NULL);
     if (dtype) *dtype = (gd_dtype)t->dtype;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_device *device = gd_this_thread.device;
     gd_this_thread.device = t->device;
-    gd_tensor *value = make_values(maker, gd_shape_of(t->rank, t->dims), options);
+    gd_tensor *value = make_values(factory, gd_shape_of(t->rank, t->dims), options);
     gd_this_thread.device = device;
     gd_status status = value->kind == GD_FAILED ? gd_failure() : gd_copy_tensor(t, value);
     gd_scope_close(&scope);

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/tensor.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef struct gd_init_rules {
     gd_status (*check)(gd_shape dims, const void *options);
@@ -16,7 +16,7 @@ typedef struct gd_init_rules {
 } gd_init_rules;
 
 /* Called by the typed constructors. */
-gd_tensor *gd_init_make(const char *site, const gd_maker *maker, gd_shape dims,
+gd_tensor *gd_init_make(const char *site, const gd_factory *factory, gd_shape dims,
                         const void *options);
 
 /* Fills a tensor by an initializer with options, "xavier_uniform gain=2". Does not record a

@@ -27,7 +27,7 @@ gd_status gd_layer_set_op(gd_module *m, const char *name) {
     memcpy(m->op_options, m->op->defaults, m->op->attrs_size);
     for (int i = 0; i < m->op->n_attrs; i++) {
         const gd_op_attr *to = &m->op->attrs[i], *from = NULL;
-        const void *value = gd_maker_option(m->maker, m->options, to->name, &from);
+        const void *value = gd_factory_option(m->factory, m->options, to->name, &from);
         if (value && from->type == to->type && from->count == to->count)
             memcpy((char *)m->op_options + to->offset, value, gd_attr_size(to));
     }
@@ -44,16 +44,16 @@ void gd_layer_reset_op_option(gd_module *m, const char *name) {
 }
 
 static bool is_complete(const gd_module *m) {
-    for (int i = 0; i < m->maker->n_finds; i++) {
+    for (int i = 0; i < m->factory->n_finds; i++) {
         const int64_t *size =
-            gd_maker_option(m->maker, m->options, m->maker->finds[i].option, NULL);
+            gd_factory_option(m->factory, m->options, m->factory->finds[i].option, NULL);
         if (*size == GD_ANY) return false;
     }
     return true;
 }
 
 static gd_status make_parameters(gd_module *m) {
-    const gd_layer_rules *rules = m->maker->rules;
+    const gd_layer_rules *rules = m->factory->rules;
     GD_EAGER; /* parameters are eager, also in a trace */
     gd_device *device = gd_this_thread.device;
     if (m->device) gd_this_thread.device = m->device;
@@ -66,27 +66,27 @@ static gd_status make_parameters(gd_module *m) {
 }
 
 static gd_status build_layer(gd_module *m) {
-    const gd_layer_rules *rules = m->maker->rules;
-    if (!rules->forward && !m->maker->of)
+    const gd_layer_rules *rules = m->factory->rules;
+    if (!rules->forward && !m->factory->of)
         return gd_fail(GD_E_STATE,
                        "the layer '%s' has no forward function, and its record names no op",
                        m->type);
     if (rules->check) GD_TRY(rules->check(m));
-    if (m->maker->of && !m->op) GD_TRY(gd_layer_set_op(m, m->maker->of));
+    if (m->factory->of && !m->op) GD_TRY(gd_layer_set_op(m, m->factory->of));
     m->built = false;
     return is_complete(m) ? make_parameters(m) : GD_OK;
 }
 
 /* Takes ownership of `options`, also on failure. */
-static gd_module *make_layer(const char *site, const gd_maker *maker, void *options) {
+static gd_module *make_layer(const char *site, const gd_factory *factory, void *options) {
     GD_CALLED_FROM(site);
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_module *m = gd_module_bare(maker->record.name);
+    gd_module *m = gd_module_bare(factory->record.name);
     gd_status status = m ? GD_OK : gd_failure();
     if (m) {
-        m->maker = maker;
+        m->factory = factory;
         m->options = options;
         status = build_layer(m);
         if (status == GD_OK) gd_keep(m);
@@ -98,20 +98,20 @@ static gd_module *make_layer(const char *site, const gd_maker *maker, void *opti
     return NULL;
 }
 
-gd_module *gd_layer_make(const char *site, const gd_maker *maker, const void *given) {
+gd_module *gd_layer_make(const char *site, const gd_factory *factory, const void *given) {
     void *options;
-    const gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) return make_layer(site, maker, options);
-    gd_error_prefix("%s: ", maker->record.name);
+    const gd_status status = gd_factory_take_options(factory, given, &options);
+    if (status == GD_OK) return make_layer(site, factory, options);
+    gd_error_prefix("%s: ", factory->record.name);
     gd_report(site, status);
     return NULL;
 }
 
 gd_module *gd_layer_new_at(const char *site, const char *name, const char *text) {
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
-    gd_status status = gd_maker_read("layer", name, text, &maker, &options);
-    if (status == GD_OK) return make_layer(site, maker, options);
+    gd_status status = gd_factory_read("layer", name, text, &factory, &options);
+    if (status == GD_OK) return make_layer(site, factory, options);
     gd_report(site, status);
     return NULL;
 }
@@ -119,11 +119,11 @@ gd_module *gd_layer_new_at(const char *site, const char *name, const char *text)
 /* --- inferred sizes --------------------------------------------------------------------------- */
 
 static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in) {
-    int64_t *size = gd_maker_option(m->maker, m->options, f->option, NULL);
+    int64_t *size = gd_factory_option(m->factory, m->options, f->option, NULL);
     if (*size != GD_ANY) return GD_OK;
     const gd_tensor *x = gd_layer_input(in, f->input);
-    const char *input = m->maker->record.inputs[f->input].name;
-    const gd_word *format = gd_maker_option(m->maker, m->options, "data_format", NULL);
+    const char *input = m->factory->record.inputs[f->input].name;
+    const gd_word *format = gd_factory_option(m->factory, m->options, "data_format", NULL);
     const int record_axis = format && *format == GD_CHANNELS_LAST && f->axis == 1 ? -1 : f->axis;
     const int axis = x ? (record_axis < 0 ? x->rank + record_axis : record_axis) : -1;
     char text[160];
@@ -140,21 +140,22 @@ static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in)
 }
 
 gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
-    const gd_layer_rules *rules = m->maker->rules;
+    const gd_layer_rules *rules = m->factory->rules;
     if (m->dtype == GD_DTYPE_NONE && in.count > 0 && in.at[0] && gd_is_float(in.at[0]->dtype))
         m->dtype = (gd_dtype)in.at[0]->dtype;
     if (!m->device && in.count > 0 && in.at[0] && in.at[0]->kind == GD_VALUE)
         m->device = in.at[0]->device;
-    for (int i = 0; i < m->maker->n_finds; i++) GD_TRY(find_size(m, &m->maker->finds[i], in));
+    for (int i = 0; i < m->factory->n_finds; i++) GD_TRY(find_size(m, &m->factory->finds[i], in));
     if (rules->check) GD_TRY(rules->check(m));
-    for (int i = 0; m->op && i < m->maker->n_finds;
+    for (int i = 0; m->op && i < m->factory->n_finds;
          i++) { /* an option of the op may have the same name */
         const gd_op_attr *a = NULL;
         for (int k = 0; k < m->op->n_attrs; k++)
-            if (strcmp(m->op->attrs[k].name, m->maker->finds[i].option) == 0) a = &m->op->attrs[k];
+            if (strcmp(m->op->attrs[k].name, m->factory->finds[i].option) == 0)
+                a = &m->op->attrs[k];
         if (a)
             memcpy((char *)m->op_options + a->offset,
-                   gd_maker_option(m->maker, m->options, a->name, NULL), gd_attr_size(a));
+                   gd_factory_option(m->factory, m->options, a->name, NULL), gd_attr_size(a));
     }
     const int before = m->count, revision = m->revision;
     const gd_status status = make_parameters(m);
@@ -167,7 +168,7 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
 /* --- variants --------------------------------------------------------------------------------- */
 
 void gd_layer_read_options(const gd_module *m, void *options, size_t size) {
-    const gd_op *from = &m->maker->record, *to = &m->maker->last_variant->record;
+    const gd_op *from = &m->factory->record, *to = &m->factory->last_variant->record;
     if (from->attrs_size == size) {
         memcpy(options, m->options, size);
         return;
@@ -260,7 +261,7 @@ gd_tensors gd_layer_fail(gd_status status) {
     return gd_list_of_errors(1);
 }
 
-gd_tensor *gd_layer_number(const gd_tensor *x, double value) {
+gd_tensor *gd_layer_scalar(const gd_tensor *x, double value) {
     return gd_scalar_of(value, x->dtype == GD_F64 ? GD_F64 : GD_F32);
 }
 
@@ -279,7 +280,7 @@ void gd_layer_after_end(gd_block *block) {
 
 gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in) {
     gd_tensor *operands[GD_RECORD_MAX];
-    const gd_op *record = &m->maker->record;
+    const gd_op *record = &m->factory->record;
     const bool list = record->n_inputs > 0 && record->inputs[record->n_inputs - 1].variadic;
     if (list) return gd_call_with(m->op, NULL, in, m->op_options);
     int n = 0;
@@ -306,13 +307,13 @@ gd_tensor *gd_layer_channels_restored(gd_tensor *y, gd_word data_format) {
 
 gd_status gd_layer_define_at(const char *site, const char *record, gd_layer_functions functions) {
     const gd_layer_rules rules = {.build = functions.build, .forward = functions.forward};
-    const gd_status status = gd_maker_define("layer", record, &rules, sizeof rules);
+    const gd_status status = gd_factory_define("layer", record, &rules, sizeof rules);
     if (status != GD_OK) gd_error_prefix("gd_layer_define: ");
     return gd_report(site, status);
 }
 
 static const void *find_option(gd_module *m, const char *name, const gd_op_attr **attr) {
-    return m && m->maker && name ? gd_maker_option(m->maker, m->options, name, attr) : NULL;
+    return m && m->factory && name ? gd_factory_option(m->factory, m->options, name, attr) : NULL;
 }
 
 int64_t gd_layer_int(gd_module *m, const char *name) {

@@ -27,7 +27,7 @@ struct gd_layer_rules {
 };
 
 /* Called by the typed constructors. */
-gd_module *gd_layer_make(const char *site, const gd_maker *maker, const void *options);
+gd_module *gd_layer_make(const char *site, const gd_factory *factory, const void *options);
 
 /* Infers the GD_ANY sizes of a layer from the inputs of a call, and builds it. */
 gd_status gd_layer_build_for(gd_module *m, gd_tensors inputs);
@@ -35,7 +35,7 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors inputs);
 /* --- for layers with variants ----------------------------------------------------------------- */
 
 /* N of a record such as conv{1,2,3}d: 2 of conv2d. */
-static inline int gd_layer_variant(const gd_module *m) { return m->maker->variant; }
+static inline int gd_layer_variant(const gd_module *m) { return m->factory->variant; }
 
 /* The options of any variant as those of the last one: GD_LAYER_OPTIONS(gd_nn_conv3d_options, m).
  * Of a list that has N numbers, the first N entries are set. */
@@ -87,7 +87,7 @@ static inline gd_tensor *gd_layer_input(gd_tensors in, int i) {
     return i < in.count ? in.at[i] : NULL;
 }
 /* A number in the dtype for arithmetic with x: f64 if x is, otherwise f32. (gd_scalar is f32.) */
-gd_tensor *gd_layer_number(const gd_tensor *x, double value);
+gd_tensor *gd_layer_scalar(const gd_tensor *x, double value);
 /* The mode; a trace records that it was read. */
 bool gd_layer_is_training(gd_module *m);
 /* The tensor, or child, that was added as number `index`. */

@@ -163,7 +163,7 @@ static gd_status hardshrink_check(const gd_module *m) {
 static gd_tensors hardshrink_forward(gd_module *m, gd_tensors in) {
     const gd_nn_hardshrink_options *o = m->options;
     gd_tensor *x = in.at[0];
-    return gd_listed(gd_where(gd_le(gd_abs(x), gd_layer_number(x, o->lambd)), gd_zeros_like(x), x));
+    return gd_listed(gd_where(gd_le(gd_abs(x), gd_layer_scalar(x, o->lambd)), gd_zeros_like(x), x));
 }
 
 /*layer softshrink(x) -> y
@@ -198,8 +198,8 @@ static gd_tensors rrelu_forward(gd_module *m, gd_tensors in) {
     gd_tensor *x = in.at[0];
     if (!gd_layer_is_training(m))
         return gd_listed(gd_leaky_relu(x, .slope = (o->lower + o->upper) / 2));
-    gd_tensor *slope = gd_add(gd_mul(gd_rand_like(x), gd_layer_number(x, o->upper - o->lower)),
-                              gd_layer_number(x, o->lower));
+    gd_tensor *slope = gd_add(gd_mul(gd_rand_like(x), gd_layer_scalar(x, o->upper - o->lower)),
+                              gd_layer_scalar(x, o->lower));
     return gd_listed(gd_where(gd_ge(x, gd_scalar(0)), x, gd_mul(x, gd_stop_gradient(slope))));
 }
 

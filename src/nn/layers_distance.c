@@ -35,7 +35,7 @@ static gd_tensors cosine_similarity_forward(gd_module *m, gd_tensors in) {
 static gd_tensors pairwise_distance_forward(gd_module *m, gd_tensors in) {
     const gd_nn_pairwise_distance_options *o = m->options;
     gd_tensor *difference = gd_sub(in.at[0], in.at[1]);
-    difference = gd_add(difference, gd_layer_number(difference, o->eps));
+    difference = gd_add(difference, gd_layer_scalar(difference, o->eps));
     return gd_listed(gd_norm(difference, .p = o->p, .axis = gd_dims(-1), .keepdim = o->keepdim));
 }
 

@@ -68,9 +68,9 @@ static gd_tensor *drop_to_floor(gd_tensor *x, gd_tensor *noise, double p) {
     if (p == 1) return gd_mul(x, gd_scalar(0));
     const double scale = 1 / sqrt((1 - p) * (1 + p * SELU_FLOOR * SELU_FLOOR));
     gd_tensor *kept =
-        gd_where(gd_ge(noise, gd_layer_number(noise, p)), x, gd_full_like(x, SELU_FLOOR));
-    return gd_add(gd_mul(kept, gd_layer_number(x, scale)),
-                  gd_layer_number(x, -scale * SELU_FLOOR * p));
+        gd_where(gd_ge(noise, gd_layer_scalar(noise, p)), x, gd_full_like(x, SELU_FLOOR));
+    return gd_add(gd_mul(kept, gd_layer_scalar(x, scale)),
+                  gd_layer_scalar(x, -scale * SELU_FLOOR * p));
 }
 
 /*layer alpha_dropout(x) -> y

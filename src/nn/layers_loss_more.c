@@ -75,7 +75,7 @@ static gd_tensors multi_margin_loss_forward(gd_module *m, gd_tensors in) {
     if (unbatched) x = gd_unsqueeze(x, 0), target = gd_unsqueeze(target, 0);
     gd_tensor *index = gd_unsqueeze(target, 1); /* (N, 1) */
     gd_tensor *terms =
-        gd_relu(gd_add(gd_sub(x, gd_gather(x, 1, index)), gd_layer_number(x, o->margin)));
+        gd_relu(gd_add(gd_sub(x, gd_gather(x, 1, index)), gd_layer_scalar(x, o->margin)));
     if (o->p == 2) terms = gd_square(terms);
     if (weight) terms = gd_mul(terms, gd_unsqueeze(gd_index_select(weight, 0, target), 1));
     terms = gd_scatter(terms, 1, index,
@@ -128,7 +128,7 @@ static gd_status triplet_margin_loss_check(const gd_module *m) {
 }
 static gd_tensor *p_distance(gd_tensor *a, gd_tensor *b, double p, double eps) {
     gd_tensor *difference = gd_sub(a, b);
-    return gd_norm(gd_add(difference, gd_layer_number(difference, eps)), .p = p,
+    return gd_norm(gd_add(difference, gd_layer_scalar(difference, eps)), .p = p,
                    .axis = gd_dims(-1));
 }
 static gd_tensors triplet_margin_loss_forward(gd_module *m, gd_tensors in) {
@@ -136,7 +136,7 @@ static gd_tensors triplet_margin_loss_forward(gd_module *m, gd_tensors in) {
     gd_tensor *near = p_distance(in.at[0], in.at[1], o->p, o->eps),
               *far = p_distance(in.at[0], in.at[2], o->p, o->eps);
     if (o->swap) far = gd_minimum(far, p_distance(in.at[1], in.at[2], o->p, o->eps));
-    return reduce_loss(gd_relu(gd_add(gd_sub(near, far), gd_layer_number(near, o->margin))),
+    return reduce_loss(gd_relu(gd_add(gd_sub(near, far), gd_layer_scalar(near, o->margin))),
                        o->reduction);
 }
 
@@ -159,14 +159,14 @@ static gd_tensors poisson_nll_loss_forward(gd_module *m, gd_tensors in) {
     gd_tensor *x = in.at[0], *target = in.at[1];
     gd_tensor *loss =
         o->log_input ? gd_sub(gd_exp(x), gd_mul(target, x))
-                     : gd_sub(x, gd_mul(target, gd_log(gd_add(x, gd_layer_number(x, o->eps)))));
+                     : gd_sub(x, gd_mul(target, gd_log(gd_add(x, gd_layer_scalar(x, o->eps)))));
     if (o->full) {
         /* t log t - t + log(2 pi t) / 2 for t > 1, and 0 elsewhere */
         gd_tensor *above = gd_gt(target, gd_scalar(1)),
                   *t = gd_where(above, target, gd_ones_like(target));
         gd_tensor *stirling =
             gd_add(gd_sub(gd_mul(t, gd_log(t)), t),
-                   gd_mul(gd_log(gd_mul(t, gd_layer_number(t, 2 * M_PI))), gd_scalar(0.5)));
+                   gd_mul(gd_log(gd_mul(t, gd_layer_scalar(t, 2 * M_PI))), gd_scalar(0.5)));
         loss = gd_add(loss, gd_where(above, stirling, gd_zeros_like(stirling)));
     }
     return reduce_loss(loss, o->reduction);
@@ -191,7 +191,7 @@ static gd_tensors gaussian_nll_loss_forward(gd_module *m, gd_tensors in) {
     gd_tensor *loss =
         gd_mul(gd_add(gd_log(clamped), gd_div(gd_square(gd_sub(in.at[0], in.at[1])), clamped)),
                gd_scalar(0.5));
-    if (o->full) loss = gd_add(loss, gd_layer_number(loss, 0.5 * log(2 * M_PI)));
+    if (o->full) loss = gd_add(loss, gd_layer_scalar(loss, 0.5 * log(2 * M_PI)));
     return reduce_loss(loss, o->reduction);
 }
 

@@ -6,7 +6,7 @@
 
 /* One number for all sides, or (before, after) of the last axis, then of the one before it. */
 static const gd_shape *padding_option(const gd_module *m) {
-    return gd_maker_option(m->maker, m->options, "padding", NULL);
+    return gd_factory_option(m->factory, m->options, "padding", NULL);
 }
 
 static gd_status check_padding(const gd_module *m) {

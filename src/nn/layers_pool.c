@@ -41,7 +41,7 @@ static gd_tensors call_pool(gd_module *m, gd_tensors in, gd_word data_format) {
 /* Selects the op whose second output are the indices. */
 static gd_status select_op_with_indices(gd_module *m) {
     char name[64];
-    snprintf(name, sizeof name, "%s_with_indices", m->maker->of);
+    snprintf(name, sizeof name, "%s_with_indices", m->factory->of);
     return gd_layer_set_op(m, name);
 }
 
@@ -107,10 +107,10 @@ static gd_tensors lp_poolNd_forward(gd_module *m, gd_tensors in) {
     const gd_nn_lp_pool3d_options o = GD_LAYER_OPTIONS(gd_nn_lp_pool3d_options, m);
     double window = 1;
     for (int i = 0; i < gd_layer_variant(m); i++) window *= (double)o.kernel.at[i];
-    gd_tensor *power = gd_pow(in.at[0], gd_layer_number(in.at[0], o.norm_type));
+    gd_tensor *power = gd_pow(in.at[0], gd_layer_scalar(in.at[0], o.norm_type));
     gd_tensor *average = gd_layer_call_op(m, gd_list(power)).at[0];
     return gd_listed(gd_pow(gd_mul(gd_relu(average), gd_scalar(window)),
-                            gd_layer_number(average, 1 / o.norm_type)));
+                            gd_layer_scalar(average, 1 / o.norm_type)));
 }
 
 /* --- a given number of windows ---------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 #include "gradus/module.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef enum gd_entry_kind { GD_A_PARAMETER, GD_A_BUFFER, GD_A_CHILD } gd_entry_kind;
 
@@ -35,7 +35,7 @@ struct gd_module {
     const char *type; /* interned */
 
     /* a layer */
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;   /* owned */
     const gd_op *op; /* that of the record, or another one (gd_layer_set_op); NULL: none */
     void *op_options;
@@ -108,9 +108,9 @@ enum { GD_MAX_PATH = 512, GD_MAX_DEPTH = 64 };
 
 /* A walk over all modules and tensors of a tree, parents first, in order. Shared ones are visited
  * once (`again` false), or for each of their names. */
-typedef struct gd_walk {
-    gd_status (*module)(struct gd_walk *walk, gd_module *module); /* NULL: not called */
-    gd_status (*tensor)(struct gd_walk *walk, gd_module *holder,
+typedef struct gd_tree_walk {
+    gd_status (*module)(struct gd_tree_walk *walk, gd_module *module); /* NULL: not called */
+    gd_status (*tensor)(struct gd_tree_walk *walk, gd_module *holder,
                         gd_entry *e); /* not for absent ones */
     bool again;
     void *user;
@@ -118,8 +118,8 @@ typedef struct gd_walk {
     gd_module *holder;
     void *seen; /* internal */
     int depth;
-} gd_walk;
-gd_status gd_module_walk(gd_module *module, gd_walk *walk);
+} gd_tree_walk;
+gd_status gd_module_walk(gd_module *module, gd_tree_walk *walk);
 
 /* Whether a name matches a pattern, in which * matches any text. NULL matches all. */
 bool gd_name_matches(const char *name, const char *pattern);

@@ -112,8 +112,8 @@ static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors
 static gd_status check_inputs(const gd_module *m, gd_tensors in) {
     if (in.count < 0 || (in.count > 0 && !in.at))
         return gd_fail(GD_E_ARGUMENT, "the list of inputs is NULL");
-    if (!m->maker) return GD_OK;
-    const gd_op *r = &m->maker->record;
+    if (!m->factory) return GD_OK;
+    const gd_op *r = &m->factory->record;
     const bool list = r->n_inputs > 0 && r->inputs[r->n_inputs - 1].variadic;
     if (in.count < r->n_required || (in.count > r->n_inputs && !list)) {
         char names[200] = "";
@@ -131,7 +131,7 @@ static gd_status check_inputs(const gd_module *m, gd_tensors in) {
 }
 
 static gd_tensors compute_outputs(gd_module *m, gd_tensors in) {
-    const gd_layer_rules *rules = m->maker ? m->maker->rules : NULL;
+    const gd_layer_rules *rules = m->factory ? m->factory->rules : NULL;
     if (rules) return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in);
     if (m->contained) return m->contained(m, in);
     if (m->forward) return m->forward(in, m->self);

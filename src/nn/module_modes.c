@@ -16,7 +16,7 @@
 
 /* --- modes ------------------------------------------------------------------------------------ */
 
-static gd_status set_mode(gd_walk *w, gd_module *m) {
+static gd_status set_mode(gd_tree_walk *w, gd_module *m) {
     GD_TRY(
         gd_trace_record_value(&m->object, &m->training)); /* a jit depends on the previous mode */
     m->training = *(const int *)w->user;
@@ -24,20 +24,21 @@ static gd_status set_mode(gd_walk *w, gd_module *m) {
 }
 
 static void set_modes(gd_module *m, int training) {
-    const gd_status status = gd_module_walk(m, &(gd_walk){.module = set_mode, .user = &training});
+    const gd_status status =
+        gd_module_walk(m, &(gd_tree_walk){.module = set_mode, .user = &training});
     if (status != GD_OK) gd_report(NULL, status);
 }
 void gd_module_train(gd_module *m) { set_modes(m, 1); }
 void gd_module_eval(gd_module *m) { set_modes(m, 0); }
 
-static gd_status set_requires_grad(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status set_requires_grad(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder;
     return e->kind == GD_A_PARAMETER
                ? gd_set_requires_grad_at(NULL, (gd_tensor *)e->object, *(const bool *)w->user)
                : GD_OK;
 }
 
-static gd_status set_frozen_default(gd_walk *w, gd_module *m) {
+static gd_status set_frozen_default(gd_tree_walk *w, gd_module *m) {
     m->frozen = !*(const bool *)w->user;
     return GD_OK;
 }
@@ -48,9 +49,9 @@ static gd_status set_frozen(const char *site, gd_module *m, bool wanted, const c
         return gd_report(site, gd_failed()
                                    ? gd_failure()
                                    : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what));
-    return gd_report(site, gd_module_walk(m, &(gd_walk){.module = set_frozen_default,
-                                                        .tensor = set_requires_grad,
-                                                        .user = &wanted}));
+    return gd_report(site, gd_module_walk(m, &(gd_tree_walk){.module = set_frozen_default,
+                                                             .tensor = set_requires_grad,
+                                                             .user = &wanted}));
 }
 gd_status gd_module_freeze_at(const char *site, gd_module *m) {
     return set_frozen(site, m, false, "gd_module_freeze");
@@ -59,12 +60,14 @@ gd_status gd_module_unfreeze_at(const char *site, gd_module *m) {
     return set_frozen(site, m, true, "gd_module_unfreeze");
 }
 
-static gd_status zero_gradient(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status zero_gradient(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     (void)w, (void)holder;
     if (e->kind == GD_A_PARAMETER) gd_zero_grad((gd_tensor *)e->object);
     return GD_OK;
 }
-void gd_module_zero_grad(gd_module *m) { gd_module_walk(m, &(gd_walk){.tensor = zero_gradient}); }
+void gd_module_zero_grad(gd_module *m) {
+    gd_module_walk(m, &(gd_tree_walk){.tensor = zero_gradient});
+}
 
 /* --- moving ----------------------------------------------------------------------------------- */
 
@@ -76,13 +79,13 @@ typedef struct tree_move {
     bool done; /* the second walk, which installs the copies */
 } tree_move;
 
-static gd_status count_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status count_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder, (void)e;
     ((tree_move *)w->user)->count++;
     return GD_OK;
 }
 
-static gd_status move_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status move_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     tree_move *v = w->user;
     gd_tensor *t = (gd_tensor *)e->object;
     (void)holder;
@@ -104,7 +107,7 @@ static gd_status move_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
     return GD_OK;
 }
 
-static gd_status set_defaults(gd_walk *w, gd_module *m) {
+static gd_status set_defaults(gd_tree_walk *w, gd_module *m) {
     const tree_move *v = w->user;
     if (!v->done) return GD_OK;
     if (v->device) m->device = v->device;
@@ -128,10 +131,10 @@ static gd_status move_tree(gd_module *m, const char *device, gd_dtype dtype) {
         gd_error_prefix("gd_module_to: ");
         return status;
     }
-    GD_TRY(gd_module_walk(m, &(gd_walk){.tensor = count_tensor, .user = &v}));
+    GD_TRY(gd_module_walk(m, &(gd_tree_walk){.tensor = count_tensor, .user = &v}));
     v.made = gd_calloc((size_t)v.count + 1, sizeof *v.made);
     if (!v.made) return gd_no_memory(NULL, "to move a module");
-    gd_walk w = {.module = set_defaults, .tensor = move_tensor, .user = &v};
+    gd_tree_walk w = {.module = set_defaults, .tensor = move_tensor, .user = &v};
     gd_status status = gd_module_walk(m, &w);
     v.done = true;
     v.at = 0;
@@ -199,7 +202,7 @@ static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **mad
     gd_module *copy = gd_module_bare(m->type);
     if (!copy) return gd_failure();
     GD_TRY(record_clone(c, m, copy));
-    copy->maker = m->maker;
+    copy->factory = m->factory;
     copy->op = m->op;
     copy->built = m->built;
     copy->forward = m->forward;
@@ -208,7 +211,7 @@ static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **mad
     copy->frozen = m->frozen;
     copy->dtype = m->dtype;
     copy->device = m->device;
-    GD_TRY(copy_bytes(m->options, m->maker ? m->maker->record.attrs_size : 0, &copy->options));
+    GD_TRY(copy_bytes(m->options, m->factory ? m->factory->record.attrs_size : 0, &copy->options));
     GD_TRY(copy_bytes(m->op_options, m->op ? m->op->attrs_size : 0, &copy->op_options));
     GD_TRY(copy_bytes(m->self, m->self_size, &copy->self));
     copy->self_size = m->self_size;
@@ -253,7 +256,7 @@ typedef struct initialization {
     int64_t count;
 } initialization;
 
-static gd_status initialize_parameter(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status initialize_parameter(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     initialization *s = w->user;
     (void)holder;
     if (e->kind != GD_A_PARAMETER || !gd_name_matches(w->path, s->match)) return GD_OK;
@@ -268,7 +271,7 @@ gd_status gd_module_init_at(const char *site, gd_module *m, const char *match, c
     initialization s = {match, text, 0};
     GD_EAGER;
     gd_status status =
-        m && text ? gd_module_walk(m, &(gd_walk){.tensor = initialize_parameter, .user = &s})
+        m && text ? gd_module_walk(m, &(gd_tree_walk){.tensor = initialize_parameter, .user = &s})
                   : gd_fail(GD_E_ARGUMENT, "gd_module_init: the %s is NULL",
                             m ? "initializer" : "module");
     if (status == GD_OK && s.count == 0)

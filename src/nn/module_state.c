@@ -2,7 +2,7 @@
 #include "core/state.h"
 #include "nn/module.h"
 
-static gd_status check_built(gd_walk *w, gd_module *m) {
+static gd_status check_built(gd_tree_walk *w, gd_module *m) {
     if (m->built) return GD_OK;
     return gd_fail(GD_E_STATE,
                    "%s%s%s: its sizes are GD_ANY and not inferred yet; call gd_module_build or "
@@ -10,12 +10,12 @@ static gd_status check_built(gd_walk *w, gd_module *m) {
                    w->path, *w->path ? " " : "", m->type);
 }
 
-static gd_status put_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status put_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder;
     return gd_state_put_tensor(w->user, w->path, (gd_tensor *)e->object);
 }
 
-static gd_status take_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status take_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder;
     return gd_loading_tensor(w->user, w->path, (gd_tensor *)e->object);
 }
@@ -24,13 +24,13 @@ static gd_status take_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
 static gd_status give_state(gd_object *object, gd_state *state) {
     return gd_module_walk(
         (gd_module *)object,
-        &(gd_walk){.module = check_built, .tensor = put_tensor, .again = true, .user = state});
+        &(gd_tree_walk){.module = check_built, .tensor = put_tensor, .again = true, .user = state});
 }
 
 static gd_status take_state(gd_object *object, gd_loading *in) {
     return gd_module_walk(
         (gd_module *)object,
-        &(gd_walk){.module = check_built, .tensor = take_tensor, .again = true, .user = in});
+        &(gd_tree_walk){.module = check_built, .tensor = take_tensor, .again = true, .user = in});
 }
 
 const gd_state_rules gd_module_state = {give_state, take_state};

@@ -9,7 +9,7 @@
 /* --- walking ---------------------------------------------------------------------------------- */
 
 /* Marks an object as seen. *skip: it was seen before, and `again` is not set. */
-static gd_status mark_seen(gd_walk *w, const void *object, bool *skip) {
+static gd_status mark_seen(gd_tree_walk *w, const void *object, bool *skip) {
     gd_map *seen = w->seen;
     *skip = gd_map_find(seen, object) >= 0;
     if (!*skip && !gd_map_put(seen, object, 1)) return gd_no_memory(NULL, "for a list of modules");
@@ -17,7 +17,7 @@ static gd_status mark_seen(gd_walk *w, const void *object, bool *skip) {
     return GD_OK;
 }
 
-static gd_status walk_module(gd_walk *w, gd_module *m, size_t used) {
+static gd_status walk_module(gd_tree_walk *w, gd_module *m, size_t used) {
     bool skip;
     GD_TRY(mark_seen(w, m, &skip));
     if (skip) return GD_OK;
@@ -42,7 +42,7 @@ static gd_status walk_module(gd_walk *w, gd_module *m, size_t used) {
     return GD_OK;
 }
 
-gd_status gd_module_walk(gd_module *m, gd_walk *w) {
+gd_status gd_module_walk(gd_module *m, gd_tree_walk *w) {
     gd_map seen = {NULL, 0, 0};
     w->seen = &seen;
     w->path[0] = 0;
@@ -74,7 +74,7 @@ typedef struct tensor_gathering {
     int64_t count;
 } tensor_gathering;
 
-static gd_status gather_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status gather_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     tensor_gathering *g = w->user;
     gd_tensor *t = (gd_tensor *)e->object;
     (void)holder;
@@ -90,7 +90,7 @@ static gd_status gather_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
 /* Walks over the tree twice: to count the tensors, and to fill the list. */
 static gd_tensors list_tensors(const char *site, gd_module *m, const char *what,
                                tensor_gathering g) {
-    gd_walk w = {.tensor = gather_tensor, .user = &g};
+    gd_tree_walk w = {.tensor = gather_tensor, .user = &g};
     gd_status status = m             ? GD_OK
                        : gd_failed() ? gd_failure()
                                      : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
@@ -113,7 +113,7 @@ gd_tensors gd_module_buffers_at(const char *site, gd_module *m) {
     return list_tensors(site, m, "gd_module_buffers", (tensor_gathering){.kind = GD_A_BUFFER});
 }
 
-static gd_status add_count(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status add_count(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     const gd_tensor *t = (const gd_tensor *)e->object;
     (void)holder;
     if (e->kind == GD_A_PARAMETER) *(int64_t *)w->user += gd_numel(t->rank, t->dims);
@@ -122,7 +122,7 @@ static gd_status add_count(gd_walk *w, gd_module *holder, gd_entry *e) {
 
 int64_t gd_module_parameter_count(gd_module *m) {
     int64_t count = 0;
-    gd_module_walk(m, &(gd_walk){.tensor = add_count, .user = &count});
+    gd_module_walk(m, &(gd_tree_walk){.tensor = add_count, .user = &count});
     return count;
 }
 
@@ -154,20 +154,20 @@ static gd_status list_name(name_list *s, const char *path) {
     strcat(s->text, path);
     return GD_OK;
 }
-static gd_status list_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status list_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder, (void)e;
     return list_name(w->user, w->path);
 }
-static gd_status list_module(gd_walk *w, gd_module *module) {
+static gd_status list_module(gd_tree_walk *w, gd_module *module) {
     (void)module;
     return *w->path ? list_name(w->user, w->path) : GD_OK;
 }
 
 static gd_status fail_no_such(gd_module *m, const char *what, const char *path, bool modules) {
     name_list s = {.modules = modules};
-    gd_module_walk(m, &(gd_walk){.module = modules ? list_module : NULL,
-                                 .tensor = modules ? NULL : list_tensor,
-                                 .user = &s});
+    gd_module_walk(m, &(gd_tree_walk){.module = modules ? list_module : NULL,
+                                      .tensor = modules ? NULL : list_tensor,
+                                      .user = &s});
     return gd_fail(GD_E_ARGUMENT, "%s: %s has no %s '%.120s'; it has %s", what, m->type,
                    modules ? "module" : "parameter or buffer", path, *s.text ? s.text : "none");
 }
@@ -261,7 +261,7 @@ typedef struct name_search {
     bool found;
 } name_search;
 
-static gd_status compare_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status compare_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     name_search *n = w->user;
     (void)holder;
     if ((const gd_tensor *)e->object != n->tensor || n->found) return GD_OK;
@@ -273,7 +273,7 @@ static gd_status compare_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
 const char *gd_module_name_of(gd_module *m, const gd_tensor *t, char *text, size_t size) {
     name_search n = {t, text, size, false};
     if (!text || size == 0 || !t || !m) return NULL;
-    gd_module_walk(m, &(gd_walk){.tensor = compare_tensor, .user = &n});
+    gd_module_walk(m, &(gd_tree_walk){.tensor = compare_tensor, .user = &n});
     return n.found ? text : NULL;
 }
 
@@ -284,7 +284,7 @@ typedef struct apply_call {
     void *user;
 } apply_call;
 
-static gd_status apply_one(gd_walk *w, gd_module *m) {
+static gd_status apply_one(gd_tree_walk *w, gd_module *m) {
     const apply_call *a = w->user;
     a->fn(m, w->path, a->user);
     return GD_OK;
@@ -296,6 +296,6 @@ gd_status gd_module_apply_at(const char *site, gd_module *m, gd_module_fn fn, vo
                                    ? gd_failure()
                                    : gd_fail(GD_E_ARGUMENT, "gd_module_apply: the %s is NULL",
                                              m ? "function" : "module"));
-    return gd_report(
-        site, gd_module_walk(m, &(gd_walk){.module = apply_one, .user = &(apply_call){fn, user}}));
+    return gd_report(site, gd_module_walk(m, &(gd_tree_walk){.module = apply_one,
+                                                             .user = &(apply_call){fn, user}}));
 }

@@ -6,7 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/grow.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "gradus/ops.h"
 #include "dispatch/intern.h"
 

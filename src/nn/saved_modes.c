@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/grow.h"
 
-static gd_status save_mode(gd_walk *w, gd_module *m) {
+static gd_status save_mode(gd_tree_walk *w, gd_module *m) {
     gd_saved_modes *saved = w->user;
     if (!gd_grow(saved->modes, saved->count, saved->room))
         return gd_no_memory(NULL, "for the modes of a net");
@@ -13,7 +13,8 @@ static gd_status save_mode(gd_walk *w, gd_module *m) {
 }
 
 gd_status gd_saved_modes_save(gd_saved_modes *saved, gd_module *net) {
-    const gd_status status = gd_module_walk(net, &(gd_walk){.module = save_mode, .user = saved});
+    const gd_status status =
+        gd_module_walk(net, &(gd_tree_walk){.module = save_mode, .user = saved});
     if (status != GD_OK) gd_saved_modes_restore(saved);
     return status;
 }

@@ -159,7 +159,7 @@ typedef struct totals {
     int64_t parameters, frozen, bytes, buffer_bytes;
 } totals;
 
-static gd_status add_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status add_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     totals *s = w->user;
     const gd_tensor *t = (const gd_tensor *)e->object;
     const int64_t n = gd_numel(t->rank, t->dims), bytes = n * (int64_t)gd_dtype_bytes(t->dtype);
@@ -190,7 +190,7 @@ static gd_status print_table(FILE *out, gd_module *m, const table *t, double mac
                 counts && !r->inner ? format_grouped(r->macs, b, sizeof b) : "");
     }
     print_line(out, width);
-    GD_TRY(gd_module_walk(m, &(gd_walk){.tensor = add_tensor, .user = &sum}));
+    GD_TRY(gd_module_walk(m, &(gd_tree_walk){.tensor = add_tensor, .user = &sum}));
     fprintf(out, "%s parameters", format_grouped((double)sum.parameters, a, sizeof a));
     if (sum.frozen) fprintf(out, " (%s frozen)", format_grouped((double)sum.frozen, a, sizeof a));
     fprintf(out, ", %s bytes", format_grouped((double)(sum.bytes + sum.buffer_bytes), a, sizeof a));

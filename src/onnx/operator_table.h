@@ -24,7 +24,7 @@ typedef struct gd_onnx_row {
     bool (*can_save)(const gd_onnx_call *call);
     /* In place of these texts: the op's body for saving; a function that loads the node; a
      * function that saves the call. `save` leaves *done false if it cannot save this call. */
-    void (*body)(gd_expand *expand);
+    void (*body)(gd_expansion *expand);
     gd_status (*load)(gd_onnx_loader *loader, const gd_pb *node);
     gd_status (*save)(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 } gd_onnx_row;

@@ -12,17 +12,17 @@
 
 /* --- norms ------------------------------------------------------------------------------------ */
 
-/* The p-norm of numbers, at most GD_MAX_VARIADIC in one op. Overwrites the list. */
-static gd_tensor *norm_of_numbers(gd_tensor **numbers, int n, double p) {
+/* The p-norm of scalars, at most GD_MAX_VARIADIC in one op. Overwrites the list. */
+static gd_tensor *norm_of_scalars(gd_tensor **scalars, int n, double p) {
     do {
         int made = 0;
         for (int from = 0; from < n; from += GD_MAX_VARIADIC) {
             const int count = n - from < GD_MAX_VARIADIC ? n - from : GD_MAX_VARIADIC;
-            numbers[made++] = gd_norm(gd_stack(((gd_tensors){numbers + from, count})), .p = p);
+            scalars[made++] = gd_norm(gd_stack(((gd_tensors){scalars + from, count})), .p = p);
         }
         n = made;
     } while (n > 1);
-    return numbers[0];
+    return scalars[0];
 }
 
 gd_tensor *gd_gradients_norm(gd_tensor *const *gradients, int n, double p) {
@@ -32,7 +32,7 @@ gd_tensor *gd_gradients_norm(gd_tensor *const *gradients, int n, double p) {
         gd_tensor *norm = gd_norm(gradients[i], .p = p);
         norms[i] = norm->kind == GD_FAILED || norm->dtype == GD_F64 ? norm : gd_cast(norm, GD_F64);
     }
-    gd_tensor *total = norm_of_numbers(norms, n, p);
+    gd_tensor *total = norm_of_scalars(norms, n, p);
     gd_free(norms);
     return total;
 }
@@ -104,8 +104,8 @@ gd_status gd_gradients_scale(gd_tensor **gradients, int n, gd_tensor *factor, gd
         const gd_each each = {.op = gd_op_find("mul_"),
                               .in = gradients,
                               .count = same,
-                              .numbers = &own,
-                              .n_numbers = 1,
+                              .scalars = &own,
+                              .n_scalars = 1,
                               .views = views};
         GD_TRY(gd_dispatch_each(&each, NULL, NULL));
         views += gd_each_views(same, 1, 1);

@@ -11,7 +11,7 @@
 #include "gradus/ops.h"
 #include "optim/optimizer.h"
 
-enum { MOST_NAME = 256 };
+enum { MAX_NAME = 256 };
 
 gd_graph *gd_optimizer_graph(const gd_optimizer *o) {
     const gd_tensor *p = o->groups[0].parts[0].parameters[0];
@@ -21,10 +21,10 @@ gd_graph *gd_optimizer_graph(const gd_optimizer *o) {
 /* Adds a variable of this name, with a number if the name is used. */
 static gd_tensor *add_variable(const gd_optimizer *o, gd_tensor *value, const char *name) {
     gd_graph *graph = gd_optimizer_graph(o);
-    char own[MOST_NAME + 16];
-    snprintf(own, sizeof own, "%.*s", MOST_NAME, name);
-    for (int n = 2; graph && gd_names_find(&graph->names, own); n++)
-        snprintf(own, sizeof own, "%.*s_%d", MOST_NAME, name, n);
+    char own[MAX_NAME + 16];
+    snprintf(own, sizeof own, "%.*s", MAX_NAME, name);
+    for (int n = 2; graph && gd_name_map_find(&graph->names, own); n++)
+        snprintf(own, sizeof own, "%.*s_%d", MAX_NAME, name, n);
     const gd_building outside = gd_this_building; /* without a name prefix and GD_AFTER */
     gd_this_building = (gd_building){.n_after = 0};
     gd_block block = gd_graph_begin(graph);
@@ -53,13 +53,13 @@ static gd_tensor *filled_tensor(const gd_tensor *p, gd_shape shape, gd_dtype dty
 
 /* "adam/lr", "adam/group1/lr" */
 static const char *state_name(const gd_optimizer *o, int group, const char *what, char *text) {
-    if (group) snprintf(text, MOST_NAME, "%s/group%d/%s", o->maker->record.name, group, what);
-    else snprintf(text, MOST_NAME, "%s/%s", o->maker->record.name, what);
+    if (group) snprintf(text, MAX_NAME, "%s/group%d/%s", o->factory->record.name, group, what);
+    else snprintf(text, MAX_NAME, "%s/%s", o->factory->record.name, what);
     return text;
 }
 
 static gd_status make_rate(gd_optimizer *o, int group, const char *what, gd_tensor **rate) {
-    char name[MOST_NAME];
+    char name[MAX_NAME];
     const gd_optim_group *g = &o->groups[group];
     if (*rate) return GD_OK;
     gd_scope *scope = gd_scope_open();
@@ -77,7 +77,7 @@ gd_status gd_optimizer_make_base(gd_optimizer *o, int group) {
 }
 
 static gd_status make_steps(gd_optimizer *o, int group, int number) {
-    char name[MOST_NAME], step[32] = "step";
+    char name[MAX_NAME], step[32] = "step";
     gd_optim_part *part = &o->groups[group].parts[number];
     if (part->steps) return GD_OK;
     if (number) snprintf(step, sizeof step, "part%d/step", number);
@@ -98,7 +98,7 @@ static gd_status make_slots(const gd_optimizer *o, const gd_optim_group *g, gd_o
     if (g->needs.count == 0 || slots[0]) return GD_OK;
     gd_scope *scope = gd_scope_open();
     for (; k < g->needs.count; k++) {
-        char name[MOST_NAME];
+        char name[MAX_NAME];
         if (o->in_graph)
             snprintf(name, sizeof name, "%.200s/%.50s", p->node->origin->name,
                      g->needs.slot[k].name);

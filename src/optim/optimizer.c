@@ -11,11 +11,11 @@
 #include "dispatch/call.h"
 #include "dispatch/intern.h"
 
-/* The options of all optimizers: gd_group_options (codegen/opgen/makers.c). */
+/* The options of all optimizers: gd_group_options (codegen/opgen/factories.c). */
 extern const gd_op_attr *const gd_group_attrs;
 extern const int gd_group_attr_count;
 
-static const gd_optimizer_rules *rules_of(const gd_maker *maker) { return maker->rules; }
+static const gd_optimizer_rules *rules_of(const gd_factory *factory) { return factory->rules; }
 
 /* --- the object ------------------------------------------------------------------------------- */
 
@@ -37,28 +37,28 @@ static void destroy_optimizer(gd_object *object) {
 static const gd_class optimizer_class = {
     .name = "optimizer", .destroy = destroy_optimizer, .state = &gd_optimizer_state_rules};
 
-static double *lr_option(const gd_maker *maker, void *options) {
+static double *lr_option(const gd_factory *factory, void *options) {
     const gd_op_attr *attr = NULL;
-    double *lr = gd_maker_option(maker, options, "lr", &attr);
+    double *lr = gd_factory_option(factory, options, "lr", &attr);
     return lr && attr->type == GD_ATTR_FLOAT ? lr : NULL;
 }
 
-static gd_status check_options(const gd_maker *maker, const void *options) {
-    const gd_optimizer_rules *rules = rules_of(maker);
-    GD_TRY(gd_check_ranges(maker, options, "gd_optim_"));
+static gd_status check_options(const gd_factory *factory, const void *options) {
+    const gd_optimizer_rules *rules = rules_of(factory);
+    GD_TRY(gd_check_ranges(factory, options, "gd_optim_"));
     return rules->check ? rules->check(options) : GD_OK;
 }
 
 /* Adds a group. Takes ownership of `options`, also if it fails. */
 static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors parameters,
                            void *options) {
-    const gd_optimizer_rules *rules = rules_of(o->maker);
+    const gd_optimizer_rules *rules = rules_of(o->factory);
     gd_optim_group g = {.options = options};
     gd_status status =
         gd_optimizer_check_parameters(o->n_groups ? o : NULL, what, parameters, &o->in_graph);
-    if (status == GD_OK && !lr_option(o->maker, options))
+    if (status == GD_OK && !lr_option(o->factory, options))
         status = gd_fail(GD_E_ARGUMENT, "%s: its record has no option 'lr' of type float", what);
-    if (status == GD_OK) status = check_options(o->maker, options);
+    if (status == GD_OK) status = check_options(o->factory, options);
     if (status == GD_OK && rules->slots) rules->slots(options, &g.needs);
     gd_optim_group *groups =
         status == GD_OK ? gd_realloc(o->groups, (size_t)(o->n_groups + 1) * sizeof *groups) : NULL;
@@ -73,17 +73,17 @@ static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors paramet
         return status;
     }
     g.n_parts = 1;
-    g.lr_value = *lr_option(o->maker, options);
+    g.lr_value = *lr_option(o->factory, options);
     o->groups[o->n_groups++] = g;
     o->n_parameters += (int)parameters.count;
     return GD_OK;
 }
 
 /* Takes ownership of `options`, also if it fails. */
-static gd_status make_optimizer(const gd_maker *maker, gd_tensors parameters, void *options,
+static gd_status make_optimizer(const gd_factory *factory, gd_tensors parameters, void *options,
                                 gd_optimizer **made) {
     char what[80];
-    snprintf(what, sizeof what, "gd_optim_%.60s", maker->record.name);
+    snprintf(what, sizeof what, "gd_optim_%.60s", factory->record.name);
     gd_optimizer *o = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *o) : NULL;
     if (!o) {
         gd_free(options);
@@ -91,7 +91,7 @@ static gd_status make_optimizer(const gd_maker *maker, gd_tensors parameters, vo
     }
     gd_object_init(&o->object, &optimizer_class);
     gd_object_count(1);
-    o->maker = maker;
+    o->factory = factory;
     const gd_status status = add_group(o, what, parameters, options);
     if (status != GD_OK) gd_object_release(&o->object);
     else gd_scope_adopt(&o->object);
@@ -99,12 +99,12 @@ static gd_status make_optimizer(const gd_maker *maker, gd_tensors parameters, vo
     return status;
 }
 
-gd_optimizer *gd_optimizer_make(const char *site, const gd_maker *maker, gd_tensors parameters,
+gd_optimizer *gd_optimizer_make(const char *site, const gd_factory *factory, gd_tensors parameters,
                                 const void *options) {
     void *own;
     gd_optimizer *o = NULL;
-    gd_status status = gd_maker_take_options(maker, options, &own);
-    if (status == GD_OK) status = make_optimizer(maker, parameters, own, &o);
+    gd_status status = gd_factory_take_options(factory, options, &own);
+    if (status == GD_OK) status = make_optimizer(factory, parameters, own, &o);
     gd_report(site, status);
     return o;
 }
@@ -112,11 +112,11 @@ gd_optimizer *gd_optimizer_make(const char *site, const gd_maker *maker, gd_tens
 gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors parameters,
                                   const char *options) {
     GD_CALLED_FROM(site);
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *own;
     gd_optimizer *o = NULL;
-    gd_status status = gd_maker_read("optimizer", name, options, &maker, &own);
-    if (status == GD_OK) status = make_optimizer(maker, parameters, own, &o);
+    gd_status status = gd_factory_read("optimizer", name, options, &factory, &own);
+    if (status == GD_OK) status = make_optimizer(factory, parameters, own, &o);
     gd_report(site, status);
     return o;
 }
@@ -124,21 +124,21 @@ gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors
 /* --- groups ----------------------------------------------------------------------------------- */
 
 /* Overrides an option of the group by a given one. */
-static gd_status override_option(const gd_maker *maker, const gd_op_attr *a, const void *given,
+static gd_status override_option(const gd_factory *factory, const gd_op_attr *a, const void *given,
                                  void *options) {
     const void *from = (const char *)given + a->offset;
     const bool is_float = a->type == GD_ATTR_FLOAT;
     if (is_float ? isnan(*(const double *)from) : *(const int64_t *)from == GD_UNSET) return GD_OK;
     const gd_op_attr *attr = NULL;
-    void *to = gd_maker_option(maker, options, a->name, &attr);
+    void *to = gd_factory_option(factory, options, a->name, &attr);
     if (!to)
-        return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add: %s has no option '%s'", maker->record.name,
-                       a->name);
+        return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add: %s has no option '%s'",
+                       factory->record.name, a->name);
     if (attr->type == GD_ATTR_FLOAT && is_float) *(double *)to = *(const double *)from;
     else if (attr->type == GD_ATTR_BOOL && !is_float) *(bool *)to = *(const int64_t *)from != 0;
     else
         return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add: '%s' of %s is of another type", a->name,
-                       maker->record.name);
+                       factory->record.name);
     return GD_OK;
 }
 
@@ -146,10 +146,10 @@ static gd_status add_options_group(gd_optimizer *o, gd_tensors parameters,
                                    const gd_group_options *given) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add: the optimizer is NULL");
     void *options = NULL;
-    GD_TRY(gd_maker_take_options(o->maker, o->groups[0].options, &options));
+    GD_TRY(gd_factory_take_options(o->factory, o->groups[0].options, &options));
     gd_status status = GD_OK;
     for (int i = 0; i < gd_group_attr_count && status == GD_OK; i++)
-        status = override_option(o->maker, &gd_group_attrs[i], given, options);
+        status = override_option(o->factory, &gd_group_attrs[i], given, options);
     if (status != GD_OK) {
         gd_free(options);
         return status;
@@ -165,7 +165,7 @@ gd_status gd_optimizer_add_at(const char *site, gd_optimizer *o, gd_tensors para
 
 static gd_status add_text_group(gd_optimizer *o, gd_tensors parameters, const char *text) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add_text: the optimizer is NULL");
-    const gd_op *record = &o->maker->record;
+    const gd_op *record = &o->factory->record;
     void *options = NULL;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -174,7 +174,8 @@ static gd_status add_text_group(gd_optimizer *o, gd_tensors parameters, const ch
     if (attrs)
         memcpy((void *)(uintptr_t)gd_attrs_data(attrs), o->groups[0].options, record->attrs_size);
     gd_status status = attrs ? gd_attrs_parse(attrs, text) : gd_failure();
-    if (status == GD_OK) status = gd_maker_take_options(o->maker, gd_attrs_data(attrs), &options);
+    if (status == GD_OK)
+        status = gd_factory_take_options(o->factory, gd_attrs_data(attrs), &options);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     return status == GD_OK ? add_group(o, "gd_optimizer_add_text", parameters, options) : status;
@@ -261,7 +262,7 @@ gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *o, double lr,
 gd_status gd_optimizer_define_at(const char *site, const char *record, gd_optimizer_rules rules) {
     GD_CALLED_FROM(site);
     const gd_status status = rules.update
-                                 ? gd_maker_define("optimizer", record, &rules, sizeof rules)
+                                 ? gd_factory_define("optimizer", record, &rules, sizeof rules)
                                  : gd_fail(GD_E_ARGUMENT, "it has no rule for updates");
     if (status != GD_OK) gd_error_prefix("gd_optimizer_define: ");
     return gd_report(site, status);

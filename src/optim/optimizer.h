@@ -2,7 +2,7 @@
  *
  * An optimizer has groups, each with its own options and learning rate. The parameters of a
  * group that have the same factors are a part: one call updates them all. Optimizers are records
- * (dispatch/maker.h); the rules of one are functions of its file, named after it: adam_check,
+ * (dispatch/factory.h); the rules of one are functions of its file, named after it: adam_check,
  * adam_slots, adam_update.
  */
 #ifndef GRADUS_OPTIM_OPTIMIZER_H
@@ -11,7 +11,7 @@
 #include "core/object.h"
 #include "gradus/optim.h"
 #include "graph/build/graph.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef struct gd_optim_part {
     gd_factors factors;
@@ -36,7 +36,7 @@ typedef struct gd_optim_group {
 
 struct gd_optimizer {
     gd_object object;
-    const gd_maker *maker;
+    const gd_factory *factory;
     bool in_graph; /* its parameters are variables, and so is its state */
     gd_optim_group *groups;
     int n_groups;
@@ -58,7 +58,7 @@ struct gd_update {
 };
 
 /* Called by the generated constructors. */
-gd_optimizer *gd_optimizer_make(const char *site, const gd_maker *maker, gd_tensors parameters,
+gd_optimizer *gd_optimizer_make(const char *site, const gd_factory *factory, gd_tensors parameters,
                                 const void *options);
 
 /* Fails unless the parameters are leaves, or variables of one graph, and not in the optimizer yet.

@@ -106,7 +106,7 @@ void gd_optim_part_free(const gd_optim_group *g, gd_optim_part *part) {
 
 gd_status gd_optim_part_make(const gd_optimizer *o, const gd_optim_group *g, gd_factors factors,
                              gd_tensor *const *parameters, int count, gd_optim_part *part) {
-    const size_t size = o->maker->record.attrs_size, n = (size_t)count,
+    const size_t size = o->factory->record.attrs_size, n = (size_t)count,
                  slots = (size_t)g->needs.count;
     *part = (gd_optim_part){.factors = factors, .options = gd_malloc(size)};
     part->parameters = gd_calloc(n * (2 * slots + 4) + 1,
@@ -119,7 +119,7 @@ gd_status gd_optim_part_make(const gd_optimizer *o, const gd_optim_group *g, gd_
     part->gradients = part->slots + n * slots;
     part->work = part->gradients + n;
     memcpy(part->options, g->options, size);
-    double *decay = gd_maker_option(o->maker, part->options, "weight_decay", NULL);
+    double *decay = gd_factory_option(o->factory, part->options, "weight_decay", NULL);
     if (decay) *decay *= factors.weight_decay;
     for (int i = 0; i < count; i++) part->parameters[part->count++] = gd_retain(parameters[i]);
     return GD_OK;
@@ -195,9 +195,9 @@ static gd_status set_factors(gd_optimizer *o, const gd_tensor *p, gd_factors fac
                        factors.lr >= 0 ? "weight_decay" : "lr",
                        factors.lr >= 0 ? factors.weight_decay : factors.lr);
     if (factors.weight_decay != 1 &&
-        !gd_maker_option(o->maker, at.group->options, "weight_decay", NULL))
+        !gd_factory_option(o->factory, at.group->options, "weight_decay", NULL))
         return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_factors: %s has no option weight_decay",
-                       o->maker->record.name);
+                       o->factory->record.name);
     for (int k = 0; k < at.group->n_parts; k++)
         if (has_part_state(at.group, &at.group->parts[k]))
             return gd_fail(GD_E_STATE, "gd_optimizer_set_factors: the optimizer has state already; "

@@ -8,7 +8,7 @@
 #include "dispatch/call.h"
 #include "dispatch/intern.h"
 
-static const gd_schedule_rules *rules_of(const gd_schedule *s) { return s->maker->rules; }
+static const gd_schedule_rules *rules_of(const gd_schedule *s) { return s->factory->rules; }
 
 static void destroy_schedule(gd_object *object) {
     gd_schedule *s = (gd_schedule *)object;
@@ -29,7 +29,7 @@ static gd_tensor *f64_scalar(double value) { return gd_scalar_of(value, GD_F64);
 
 static double option_value(const gd_schedule *s, const char *name, double by_default) {
     const gd_op_attr *attr = NULL;
-    return gd_maker_option(s->maker, s->options, name, &attr)
+    return gd_factory_option(s->factory, s->options, name, &attr)
                ? gd_attr_number(attr, s->options).value
                : by_default;
 }
@@ -121,7 +121,7 @@ static gd_status start_group(const gd_schedule *s, int group) {
 static gd_status start_groups(gd_schedule *s) {
     char name[80];
     GD_NO_GRAD;
-    snprintf(name, sizeof name, "%.60s/step", s->maker->record.name);
+    snprintf(name, sizeof name, "%.60s/step", s->factory->record.name);
     gd_tensor *zero; /* on the device of the parameters, as the rates */
     {
         GD_EAGER;
@@ -133,24 +133,24 @@ static gd_status start_groups(gd_schedule *s) {
 }
 
 static gd_status check_options(const gd_schedule *s) {
-    GD_TRY(gd_check_ranges(s->maker, s->options, "gd_lr_"));
+    GD_TRY(gd_check_ranges(s->factory, s->options, "gd_lr_"));
     return rules_of(s)->check ? rules_of(s)->check(s->options) : GD_OK;
 }
 
 /* Owns `options`, also after a failure. */
-static gd_status make_schedule(const gd_maker *maker, gd_optimizer *optimizer, void *options,
+static gd_status make_schedule(const gd_factory *factory, gd_optimizer *optimizer, void *options,
                                gd_schedule **made) {
     gd_schedule *s = optimizer && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *s) : NULL;
     *made = NULL;
     if (!s) {
         gd_free(options);
-        return optimizer
-                   ? gd_no_memory(NULL, "for a schedule")
-                   : gd_fail(GD_E_ARGUMENT, "gd_lr_%s: the optimizer is NULL", maker->record.name);
+        return optimizer ? gd_no_memory(NULL, "for a schedule")
+                         : gd_fail(GD_E_ARGUMENT, "gd_lr_%s: the optimizer is NULL",
+                                   factory->record.name);
     }
     gd_object_init(&s->object, &schedule_class);
     gd_object_count(1);
-    s->maker = maker;
+    s->factory = factory;
     s->options = options;
     s->optimizer = gd_retain(optimizer);
     gd_status status = check_options(s);
@@ -161,7 +161,7 @@ static gd_status make_schedule(const gd_maker *maker, gd_optimizer *optimizer, v
         status = start_groups(s);
         gd_scope_close(&scope);
         status = gd_attempt_end(&attempt, status);
-        if (status != GD_OK) gd_error_prefix("gd_lr_%s: ", maker->record.name);
+        if (status != GD_OK) gd_error_prefix("gd_lr_%s: ", factory->record.name);
     }
     if (status != GD_OK) gd_object_release(&s->object);
     else gd_scope_adopt(&s->object);
@@ -169,13 +169,13 @@ static gd_status make_schedule(const gd_maker *maker, gd_optimizer *optimizer, v
     return status;
 }
 
-gd_schedule *gd_schedule_make(const char *site, const gd_maker *maker, gd_optimizer *optimizer,
+gd_schedule *gd_schedule_make(const char *site, const gd_factory *factory, gd_optimizer *optimizer,
                               const void *options) {
     GD_CALLED_FROM(site);
     void *own;
     gd_schedule *s = NULL;
-    gd_status status = gd_maker_take_options(maker, options, &own);
-    if (status == GD_OK) status = make_schedule(maker, optimizer, own, &s);
+    gd_status status = gd_factory_take_options(factory, options, &own);
+    if (status == GD_OK) status = make_schedule(factory, optimizer, own, &s);
     gd_report(site, status);
     return s;
 }
@@ -183,11 +183,11 @@ gd_schedule *gd_schedule_make(const char *site, const gd_maker *maker, gd_optimi
 gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer *optimizer,
                                 const char *options) {
     GD_CALLED_FROM(site);
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *own;
     gd_schedule *s = NULL;
-    gd_status status = gd_maker_read("schedule", name, options, &maker, &own);
-    if (status == GD_OK) status = make_schedule(maker, optimizer, own, &s);
+    gd_status status = gd_factory_read("schedule", name, options, &factory, &own);
+    if (status == GD_OK) status = make_schedule(factory, optimizer, own, &s);
     gd_report(site, status);
     return s;
 }
@@ -222,8 +222,9 @@ gd_status gd_schedule_step_at(const char *site, gd_schedule *s) {
 
 gd_status gd_schedule_define_at(const char *site, const char *record, gd_schedule_rules rules) {
     GD_CALLED_FROM(site);
-    const gd_status status = rules.rate ? gd_maker_define("schedule", record, &rules, sizeof rules)
-                                        : gd_fail(GD_E_ARGUMENT, "it has no rule for rates");
+    const gd_status status = rules.rate
+                                 ? gd_factory_define("schedule", record, &rules, sizeof rules)
+                                 : gd_fail(GD_E_ARGUMENT, "it has no rule for rates");
     if (status != GD_OK) gd_error_prefix("gd_schedule_define: ");
     return gd_report(site, status);
 }

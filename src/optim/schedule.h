@@ -7,14 +7,14 @@
 
 struct gd_schedule {
     gd_object object;
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
     gd_optimizer *optimizer; /* retained */
     gd_tensor *step;         /* the steps so far: f64 of rank 0, retained */
 };
 
 /* Called by the generated constructors. */
-gd_schedule *gd_schedule_make(const char *site, const gd_maker *maker, gd_optimizer *optimizer,
+gd_schedule *gd_schedule_make(const char *site, const gd_factory *factory, gd_optimizer *optimizer,
                               const void *options);
 
 #endif

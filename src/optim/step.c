@@ -15,19 +15,19 @@ const void *gd_update_options(const gd_update *u) { return u->part->options; }
 gd_tensor *gd_update_lr(const gd_update *u) { return u->lr; }
 gd_tensor *gd_update_count(const gd_update *u) { return u->count; }
 
-static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd_tensors numbers) {
+static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd_tensors scalars) {
     gd_optim_part *part = u->part;
     const int slots = u->group->needs.count, width = slots + 2;
     if (!op) return gd_fail(GD_E_ARGUMENT, "gd_update_each: there is no such op");
-    if (numbers.count > GD_EACH_INPUTS - 1)
-        return gd_fail(GD_E_ARGUMENT, "gd_update_each: %lld numbers", (long long)numbers.count);
-    if (op->n_inputs != width + (int)numbers.count || !op->ir || op->n_mutated != 1 + slots)
+    if (scalars.count > GD_EACH_INPUTS - 1)
+        return gd_fail(GD_E_ARGUMENT, "gd_update_each: %lld scalars", (long long)scalars.count);
+    if (op->n_inputs != width + (int)scalars.count || !op->ir || op->n_mutated != 1 + slots)
         return gd_fail(GD_E_ARGUMENT,
                        "gd_update_each: %s does not fit: %s needs an elementwise op that writes %d "
                        "inputs and has %d in all: the parameter, its slots, the gradient, the "
-                       "numbers",
-                       op->name, u->optimizer->maker->record.name, 1 + slots,
-                       width + (int)numbers.count);
+                       "scalars",
+                       op->name, u->optimizer->factory->record.name, 1 + slots,
+                       width + (int)scalars.count);
     for (int e = 0; e < u->n_entries; e++) {
         const int i = u->entries[e];
         gd_tensor **in = part->work + e * width;
@@ -42,9 +42,9 @@ static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd
     if (!part->views) return gd_no_memory(NULL, "for a step");
     gd_tensor *all[GD_EACH_INPUTS];
     const void *attrs = options ? options : op->defaults;
-    for (int64_t i = 0; i < numbers.count; i++) all[i] = numbers.at[i];
+    for (int64_t i = 0; i < scalars.count; i++) all[i] = scalars.at[i];
     if (u->skip) {
-        all[numbers.count++] = u->skip;
+        all[scalars.count++] = u->skip;
         if (!(op = gd_op_unless(op))) return GD_E_MEMORY;
     }
     const gd_each each = {.op = op,
@@ -52,18 +52,18 @@ static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd
                           .attrs = attrs,
                           .in = part->work,
                           .count = u->n_entries,
-                          .numbers = all,
-                          .n_numbers = (int)numbers.count,
+                          .scalars = all,
+                          .n_scalars = (int)scalars.count,
                           .which = u->n_entries < part->count ? u->entries : NULL};
     GD_TRY(gd_dispatch_each(&each, NULL, u->done + u->n_done));
     u->n_done += u->n_entries;
     return GD_OK;
 }
 
-void gd_update_each(gd_update *u, const char *op, const void *options, gd_tensors numbers) {
-    for (int64_t i = 0; i < numbers.count && u->status == GD_OK; i++)
-        if (!numbers.at[i] || numbers.at[i]->kind == GD_FAILED) u->status = gd_failure();
-    if (u->status == GD_OK) u->status = run_each(u, gd_op_find(op), options, numbers);
+void gd_update_each(gd_update *u, const char *op, const void *options, gd_tensors scalars) {
+    for (int64_t i = 0; i < scalars.count && u->status == GD_OK; i++)
+        if (!scalars.at[i] || scalars.at[i]->kind == GD_FAILED) u->status = gd_failure();
+    if (u->status == GD_OK) u->status = run_each(u, gd_op_find(op), options, scalars);
 }
 
 /* --- the step of a part ----------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static gd_status count_step(gd_update *u) {
 }
 
 static gd_status step_part(gd_update *u) {
-    const gd_optimizer_rules *rules = u->optimizer->maker->rules;
+    const gd_optimizer_rules *rules = u->optimizer->factory->rules;
     u->n_entries = 0;
     for (int i = 0; i < u->part->count; i++)
         if (u->part->gradients[i]) u->entries[u->n_entries++] = i;

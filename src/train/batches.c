@@ -16,14 +16,14 @@
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
-static gd_status device_of_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status device_of_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     gd_device **device = w->user;
     (void)holder;
     if (e->kind == GD_A_PARAMETER && !*device) *device = ((gd_tensor *)e->object)->device;
     return GD_OK;
 }
 
-static gd_status device_of_module(gd_walk *w, gd_module *m) {
+static gd_status device_of_module(gd_tree_walk *w, gd_module *m) {
     gd_device **device = w->user;
     if (!*device) *device = m->device;
     return GD_OK;
@@ -32,9 +32,10 @@ static gd_status device_of_module(gd_walk *w, gd_module *m) {
 /* The device of the first parameter, or of future parameters; NULL: the default device. */
 static gd_status find_device(gd_module *net, gd_device **device) {
     *device = NULL;
-    GD_TRY(gd_module_walk(net, &(gd_walk){.tensor = device_of_tensor, .user = device}));
-    return *device ? GD_OK
-                   : gd_module_walk(net, &(gd_walk){.module = device_of_module, .user = device});
+    GD_TRY(gd_module_walk(net, &(gd_tree_walk){.tensor = device_of_tensor, .user = device}));
+    return *device
+               ? GD_OK
+               : gd_module_walk(net, &(gd_tree_walk){.module = device_of_module, .user = device});
 }
 
 /* Metrics with scalar values come first. `own`: creates new metrics like those of the training. */
@@ -42,14 +43,14 @@ static gd_status take_metrics(gd_batches *b, const gd_training *t, bool own) {
     if (!t || t->n_metrics == 0) return GD_OK;
     b->metrics = gd_calloc((size_t)t->n_metrics, sizeof *b->metrics);
     if (!b->metrics) return gd_no_memory(NULL, "for metrics");
-    for (int numbers = 1; numbers >= 0; numbers--)
+    for (int scalars = 1; scalars >= 0; scalars--)
         for (int i = 0; i < t->n_metrics; i++) {
             gd_metric *m = t->metrics[i];
-            if (gd_metric_is_number(m) != (numbers == 1)) continue;
+            if (gd_metric_is_scalar(m) != (scalars == 1)) continue;
             b->metrics[b->n_metrics] = own ? gd_metric_like(m) : gd_retain(m);
             if (!b->metrics[b->n_metrics]) return gd_failure();
             b->n_metrics++;
-            b->n_numbers += numbers;
+            b->n_scalars += scalars;
         }
     return GD_OK;
 }
@@ -98,7 +99,7 @@ void gd_batches_drop_metrics(gd_batches *b) {
     for (int i = 0; i < b->n_metrics; i++) gd_release(b->metrics[i]);
     gd_free(b->metrics);
     b->metrics = NULL;
-    b->n_metrics = b->n_numbers = 0;
+    b->n_metrics = b->n_scalars = 0;
 }
 
 void gd_batches_end(gd_batches *b) {
@@ -265,6 +266,6 @@ gd_status gd_batches_read(gd_batches *b, double *values) {
     GD_TRY(gd_copy_out(b->loss_sum, &sum, sizeof sum));
     GD_TRY(gd_copy_out(b->weight_sum, &weight, sizeof weight));
     values[0] = weight > 0 ? sum / weight : (double)NAN;
-    for (int i = 0; i < b->n_numbers; i++) values[1 + i] = gd_metric_number(b->metrics[i]);
+    for (int i = 0; i < b->n_scalars; i++) values[1 + i] = gd_metric_number(b->metrics[i]);
     return gd_failed() ? gd_failure() : GD_OK;
 }

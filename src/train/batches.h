@@ -17,7 +17,7 @@ typedef struct gd_batches {
     int n_targets, n_weights;
     gd_tensor *class_weights; /* NULL: none */
     gd_metric **metrics;      /* those with scalar values first */
-    int n_metrics, n_numbers;
+    int n_metrics, n_scalars;
     gd_tensor *loss_sum, *weight_sum; /* f64 of rank 0 */
     gd_jit *jit;                      /* NULL: eager */
     const char *what;                 /* "gd_fit", for messages */
@@ -83,15 +83,15 @@ gd_status gd_batches_read(gd_batches *b, double *values);
 
 /* --- data ------------------------------------------------------------------------------------- */
 
-typedef struct gd_loading {
+typedef struct gd_batching {
     int64_t batch;
     bool shuffle;
     int workers;
     uint64_t seed;
     int targets; /* for tensors and datasets */
-} gd_loading;
+} gd_batching;
 
 /* The loader for the data of the program, retained. */
-gd_status gd_loader_for(gd_fit_data data, const gd_loading *o, gd_loader **loader);
+gd_status gd_loader_for(gd_fit_data data, const gd_batching *o, gd_loader **loader);
 
 #endif

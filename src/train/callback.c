@@ -71,40 +71,40 @@ static gd_status open_callback(gd_callback *c) {
 }
 
 /* Owns `options`, also after a failure. */
-static gd_callback *make_callback(const char *site, const gd_maker *maker, void *options) {
-    const gd_callback_rules *rules = maker->rules;
-    gd_status status = gd_check_ranges(maker, options, "gd_");
+static gd_callback *make_callback(const char *site, const gd_factory *factory, void *options) {
+    const gd_callback_rules *rules = factory->rules;
+    gd_status status = gd_check_ranges(factory, options, "gd_");
     if (status != GD_OK) {
         gd_free(options);
         return finish_callback(site, NULL, status);
     }
     if (rules->check) status = rules->check(options);
-    gd_callback *c = status == GD_OK ? new_callback(maker->record.name, rules) : NULL;
+    gd_callback *c = status == GD_OK ? new_callback(factory->record.name, rules) : NULL;
     if (c) {
         c->options = options;
         if (rules->open) status = open_callback(c);
     } else {
         gd_free(options);
     }
-    if (status != GD_OK) gd_error_prefix("gd_%s: ", maker->record.name);
+    if (status != GD_OK) gd_error_prefix("gd_%s: ", factory->record.name);
     return finish_callback(site, c, status);
 }
 
-gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const void *given) {
+gd_callback *gd_callback_make(const char *site, const gd_factory *factory, const void *given) {
     GD_CALLED_FROM(site);
     void *options;
-    const gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) return make_callback(site, maker, options);
-    gd_error_prefix("gd_%s: ", maker->record.name);
+    const gd_status status = gd_factory_take_options(factory, given, &options);
+    if (status == GD_OK) return make_callback(site, factory, options);
+    gd_error_prefix("gd_%s: ", factory->record.name);
     return finish_callback(site, NULL, status);
 }
 
 gd_callback *gd_callback_new_at(const char *site, const char *name, const char *text) {
     GD_CALLED_FROM(site);
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
-    const gd_status status = gd_maker_read("callback", name, text, &maker, &options);
-    return status == GD_OK ? make_callback(site, maker, options)
+    const gd_status status = gd_factory_read("callback", name, text, &factory, &options);
+    return status == GD_OK ? make_callback(site, factory, options)
                            : finish_callback(site, NULL, status);
 }
 
@@ -218,7 +218,7 @@ gd_status gd_callback_define_at(const char *site, const char *record, gd_callbac
     rules.check = type.check;
     rules.open = defined_open;
     rules.defined = type;
-    gd_status status = type.open ? gd_maker_define("callback", record, &rules, sizeof rules)
+    gd_status status = type.open ? gd_factory_define("callback", record, &rules, sizeof rules)
                                  : gd_fail(GD_E_ARGUMENT, "a callback needs open");
     if (status != GD_OK) gd_error_prefix("gd_callback_define: ");
     return gd_report(site, status);

@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/state.h"
 #include "gradus/callback.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef struct gd_callback_rules {
     gd_status (*check)(const void *options);
@@ -37,7 +37,7 @@ struct gd_callback {
 };
 
 /* The typed constructors call it. */
-gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const void *options);
+gd_callback *gd_callback_make(const char *site, const gd_factory *factory, const void *options);
 
 /* For logs: a failed write (GD_E_IO) does not end the run. Warns once (`warned`) that `what`,
  * "csv_log: rows", is lost, and returns GD_OK. */

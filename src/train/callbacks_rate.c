@@ -116,11 +116,11 @@ static gd_status scheduled_check(const void *options) {
     const gd_scheduled_options *o = options;
     char name[GD_SPLIT_NAME];
     const char *rest;
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *schedule_options;
     GD_TRY(gd_split_name(o->schedule ? o->schedule : "", name, &rest));
-    GD_TRY(gd_maker_read("schedule", name, rest, &maker, &schedule_options));
-    const gd_status status = gd_check_ranges(maker, schedule_options, "gd_lr_");
+    GD_TRY(gd_factory_read("schedule", name, rest, &factory, &schedule_options));
+    const gd_status status = gd_check_ranges(factory, schedule_options, "gd_lr_");
     gd_free(schedule_options);
     return status;
 }

@@ -62,12 +62,12 @@ static void checkpoint_close(gd_callback *c) { gd_free(c->self); }
 
 static gd_status checkpoint_save(gd_callback *c, gd_state *state) {
     const checkpoint *self = c->self;
-    return gd_state_put_number(state, "best", self->best);
+    return gd_state_put_float(state, "best", self->best);
 }
 
 static gd_status checkpoint_load(gd_callback *c, gd_loading *in) {
     checkpoint *self = c->self;
-    return gd_loading_number(in, "best", &self->best);
+    return gd_loading_float(in, "best", &self->best);
 }
 
 /* --- saving ----------------------------------------------------------------------------------- */

@@ -85,11 +85,11 @@ static gd_status read_recipe(const char *kind, const char *prefix, const char *t
     char name[GD_SPLIT_NAME];
     const char *options;
     GD_TRY(gd_split_name(text, name, &options));
-    GD_TRY(gd_maker_read(kind, name, options, &recipe->maker, &recipe->options));
-    GD_TRY(gd_check_ranges(recipe->maker, recipe->options, prefix));
+    GD_TRY(gd_factory_read(kind, name, options, &recipe->factory, &recipe->options));
+    GD_TRY(gd_check_ranges(recipe->factory, recipe->options, prefix));
     const bool schedule = strcmp(kind, "schedule") == 0;
-    const check_fn check = schedule ? ((const gd_schedule_rules *)recipe->maker->rules)->check
-                                    : ((const gd_optimizer_rules *)recipe->maker->rules)->check;
+    const check_fn check = schedule ? ((const gd_schedule_rules *)recipe->factory->rules)->check
+                                    : ((const gd_optimizer_rules *)recipe->factory->rules)->check;
     return check ? check(recipe->options) : GD_OK;
 }
 
@@ -99,10 +99,10 @@ static gd_status read_schedule(gd_training *t, const char *text) {
     char name[GD_SPLIT_NAME];
     const char *options;
     GD_TRY(gd_split_name(text, name, &options));
-    const gd_maker *maker = gd_maker_find("schedule", name);
+    const gd_factory *factory = gd_factory_find("schedule", name);
     const gd_op_attr *attr = NULL;
-    if (maker && maker->record.attrs_size)
-        gd_maker_option(maker, (void *)maker->record.defaults, "steps", &attr);
+    if (factory && factory->record.attrs_size)
+        gd_factory_option(factory, (void *)factory->record.defaults, "steps", &attr);
     t->schedule_is_open = attr && attr->required && !strstr(options, "steps=");
     if (!t->schedule_is_open) return read_recipe("schedule", "gd_lr_", text, &t->schedule_recipe);
     const size_t size = strlen(text) + 12;
@@ -124,8 +124,8 @@ static bool ends_with(const char *text, const char *end) {
 /* Lists the layers whose name ends in "_loss", without that ending. */
 static gd_status fail_unknown_loss(const char *name) {
     char known[700] = "";
-    const gd_maker *m;
-    for (int i = 0; (m = gd_maker_at("layer", i)); i++) {
+    const gd_factory *m;
+    for (int i = 0; (m = gd_factory_at("layer", i)); i++) {
         const char *own = m->record.name;
         if (!ends_with(own, "_loss")) continue;
         const size_t used = strlen(known);
@@ -140,47 +140,47 @@ static gd_status fail_unknown_loss(const char *name) {
 }
 
 /* "mse" and "mse_loss" both find the layer mse_loss. */
-static gd_status find_loss(const char *name, const gd_maker **maker) {
+static gd_status find_loss(const char *name, const gd_factory **factory) {
     char full[90];
     snprintf(full, sizeof full, "%s_loss", name);
-    *maker = gd_maker_find("layer", full);
-    if (!*maker && (*maker = gd_maker_find("layer", name)) && !ends_with(name, "_loss")) {
+    *factory = gd_factory_find("layer", full);
+    if (!*factory && (*factory = gd_factory_find("layer", name)) && !ends_with(name, "_loss")) {
         /* a layer of another name is a loss if it takes two inputs or more */
-        if ((*maker)->record.n_inputs < 2) *maker = NULL;
+        if ((*factory)->record.n_inputs < 2) *factory = NULL;
     }
-    return *maker ? GD_OK : fail_unknown_loss(name);
+    return *factory ? GD_OK : fail_unknown_loss(name);
 }
 
-static gd_status make_layer(const gd_maker *maker, const void *options, gd_module **layer) {
+static gd_status make_layer(const gd_factory *factory, const void *options, gd_module **layer) {
     gd_scope *scope = gd_scope_open();
-    *layer = gd_retain(gd_layer_make(NULL, maker, options));
+    *layer = gd_retain(gd_layer_make(NULL, factory, options));
     gd_scope_close(&scope);
     return *layer ? GD_OK : gd_failure();
 }
 
 /* Creates the loss layer, and the same layer with reduction=none, which weights need. */
-static gd_status make_losses(gd_training *t, const gd_maker *maker, void *options) {
+static gd_status make_losses(gd_training *t, const gd_factory *factory, void *options) {
     const gd_op_attr *attr = NULL;
-    GD_TRY(make_layer(maker, options, &t->loss));
-    gd_word *reduction = options ? gd_maker_option(maker, options, "reduction", &attr) : NULL;
+    GD_TRY(make_layer(factory, options, &t->loss));
+    gd_word *reduction = options ? gd_factory_option(factory, options, "reduction", &attr) : NULL;
     if (!reduction || attr->type != GD_ATTR_WORD) return GD_OK;
     if (*reduction == GD_NONE)
         return gd_fail(
             GD_E_ARGUMENT,
             "reduction=none gives more than one number; training needs one: mean or sum");
     *reduction = GD_NONE;
-    return make_layer(maker, options, &t->loss_each);
+    return make_layer(factory, options, &t->loss_each);
 }
 
 static gd_status make_loss(gd_training *t, const char *text) {
     char name[GD_SPLIT_NAME];
     const char *given;
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options = NULL;
     GD_TRY(gd_split_name(text, name, &given));
-    GD_TRY(find_loss(name, &maker));
-    gd_status status = gd_maker_parse_options(maker, given, &options);
-    if (status == GD_OK) status = make_losses(t, maker, options);
+    GD_TRY(find_loss(name, &factory));
+    gd_status status = gd_factory_parse_options(factory, given, &options);
+    if (status == GD_OK) status = make_losses(t, factory, options);
     gd_free(options);
     return status;
 }
@@ -189,7 +189,7 @@ static gd_status make_loss(gd_training *t, const char *text) {
 
 gd_metric *gd_metric_like(const gd_metric *metric) {
     gd_scope *scope = gd_scope_open();
-    gd_metric *copy = gd_retain(gd_metric_make(NULL, metric->maker, metric->options));
+    gd_metric *copy = gd_retain(gd_metric_make(NULL, metric->factory, metric->options));
     gd_scope_close(&scope);
     return copy;
 }
@@ -293,14 +293,14 @@ static gd_status check_together(const gd_compile_options *o) {
 
 /* --- optimizer and schedule ------------------------------------------------------------------- */
 
-static gd_status check_built(gd_walk *w, gd_module *m) {
+static gd_status check_built(gd_tree_walk *w, gd_module *m) {
     *(bool *)w->user &= m->built;
     return GD_OK;
 }
 
 gd_status gd_module_is_built(gd_module *net, bool *built) {
     *built = true;
-    return gd_module_walk(net, &(gd_walk){.module = check_built, .user = built});
+    return gd_module_walk(net, &(gd_tree_walk){.module = check_built, .user = built});
 }
 
 static gd_status make_optimizer(gd_training *t, gd_module *net) {
@@ -312,27 +312,27 @@ static gd_status make_optimizer(gd_training *t, gd_module *net) {
             GD_E_ARGUMENT,
             "the net has no parameters to train; .optimizer = NULL is for nets that a .step "
             "trains by itself");
-    t->optimizer = gd_retain(gd_optimizer_make(NULL, t->optimizer_recipe.maker, parameters,
+    t->optimizer = gd_retain(gd_optimizer_make(NULL, t->optimizer_recipe.factory, parameters,
                                                t->optimizer_recipe.options));
     return t->optimizer ? GD_OK : gd_failure();
 }
 
 /* Sets the steps of an open schedule: those of the run after the warm-up. */
 static void set_open_steps(gd_recipe *recipe, int64_t steps) {
-    int64_t *own = gd_maker_option(recipe->maker, recipe->options, "steps", NULL);
-    const int64_t *warmup = gd_maker_option(recipe->maker, recipe->options, "warmup", NULL);
+    int64_t *own = gd_factory_option(recipe->factory, recipe->options, "steps", NULL);
+    const int64_t *warmup = gd_factory_option(recipe->factory, recipe->options, "warmup", NULL);
     *own = steps - (warmup ? *warmup : 0);
     if (*own < 1) *own = 1;
 }
 
 /* `steps` is 0 while the length of the run is unknown; an open schedule is then created later. */
 static gd_status make_optimizer_and_schedule(gd_training *t, gd_module *net, int64_t steps) {
-    if (!t->optimizer && t->optimizer_recipe.maker) GD_TRY(make_optimizer(t, net));
-    if (t->schedule || !t->schedule_recipe.maker) return GD_OK;
+    if (!t->optimizer && t->optimizer_recipe.factory) GD_TRY(make_optimizer(t, net));
+    if (t->schedule || !t->schedule_recipe.factory) return GD_OK;
     if (t->schedule_is_open && steps == 0) return GD_OK;
     if (t->schedule_is_open) set_open_steps(&t->schedule_recipe, steps);
-    t->schedule = gd_retain(
-        gd_schedule_make(NULL, t->schedule_recipe.maker, t->optimizer, t->schedule_recipe.options));
+    t->schedule = gd_retain(gd_schedule_make(NULL, t->schedule_recipe.factory, t->optimizer,
+                                             t->schedule_recipe.options));
     return t->schedule ? GD_OK : gd_failure();
 }
 

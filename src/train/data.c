@@ -13,7 +13,7 @@ static gd_status check_count(gd_tensors list) {
     return GD_OK;
 }
 
-gd_status gd_loader_for(gd_fit_data data, const gd_loading *o, gd_loader **loader) {
+gd_status gd_loader_for(gd_fit_data data, const gd_batching *o, gd_loader **loader) {
     *loader = NULL;
     if (data.loader) return *loader = gd_retain(data.loader), GD_OK;
     int targets = o->targets;

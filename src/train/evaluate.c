@@ -114,7 +114,7 @@ static gd_status fill_row(gd_batches *b, gd_history *h) {
     if (!read) return gd_no_memory(NULL, "for the values of a run");
     gd_status status = gd_batches_read(b, read);
     if (status == GD_OK) status = gd_history_add_row(h);
-    for (int i = 0; i <= b->n_numbers && status == GD_OK; i++) {
+    for (int i = 0; i <= b->n_scalars && status == GD_OK; i++) {
         const int column =
             gd_history_column(h, i ? gd_metric_unique_name(b->metrics, i - 1, text) : "loss");
         if (column < 0) status = GD_E_MEMORY;
@@ -162,7 +162,7 @@ static gd_status begin_evaluation(gd_module *net, gd_fit_data data, const gd_eva
                                   gd_history **h) {
     gd_training *t;
     gd_loader *loader;
-    const gd_loading loading = {.batch = o->batch, .workers = o->workers, .targets = 1};
+    const gd_batching loading = {.batch = o->batch, .workers = o->workers, .targets = 1};
     GD_TRY(gd_training_get(net, "gd_evaluate", &t));
     GD_TRY(gd_loader_for(data, &loading, &loader));
     gd_batches b;

@@ -112,7 +112,7 @@ static gd_tensors check_outputs(gd_module *m, gd_tensors inputs, gd_tensors outp
     return (gd_tensors){NULL, 0};
 }
 
-static gd_status hook_module(gd_walk *walk, gd_module *m) {
+static gd_status hook_module(gd_tree_walk *walk, gd_module *m) {
     search *s = walk->user;
     watch *w = gd_calloc(1, sizeof *w);
     if (!w) return gd_no_memory(NULL, "to find the layer");
@@ -160,7 +160,7 @@ static void rerun_batch(gd_fit_run *r, gd_tensors batch, search *s) {
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     double loss = 0;
-    gd_status status = gd_module_walk(r->net, &(gd_walk){.module = hook_module, .user = s});
+    gd_status status = gd_module_walk(r->net, &(gd_tree_walk){.module = hook_module, .user = s});
     if (status == GD_OK) status = gd_run_forward_backward(r, batch, &loss);
     if (status == GD_OK) check_gradients(r, s, loss);
     gd_scope_close(&scope);

@@ -233,11 +233,11 @@ static gd_status open_loaders(gd_fit_run *r, gd_fit_data data, gd_loader **train
     gd_fit_data kept = {.loader = o->validation,
                         .dataset = o->validation_dataset,
                         .tensors = o->validation_tensors};
-    gd_loading loading = {.batch = o->batch,
-                          .shuffle = o->shuffle,
-                          .workers = o->workers,
-                          .seed = o->seed,
-                          .targets = targets};
+    gd_batching loading = {.batch = o->batch,
+                           .shuffle = o->shuffle,
+                           .workers = o->workers,
+                           .seed = o->seed,
+                           .targets = targets};
     if (o->validation_split > 0) GD_TRY(split_data(&data, o, &kept));
     GD_TRY(gd_loader_for(data, &loading, train));
     if (!kept.loader && !kept.dataset && kept.tensors.count == 0) return GD_OK;
@@ -256,7 +256,7 @@ static gd_status check_loss(gd_fit_run *r) {
     if (r->validates && !loss && t->n_metrics == 0)
         return gd_fail(GD_E_STATE, "gd_fit: validation needs a loss or metrics of gd_compile; a "
                                    ".step is only for training");
-    if (!t->optimizer && !t->optimizer_recipe.maker && !o->step)
+    if (!t->optimizer && !t->optimizer_recipe.factory && !o->step)
         return gd_fail(GD_E_STATE,
                        "gd_fit: the net was compiled with .optimizer = NULL; that needs "
                        "a .step that updates the parameters");

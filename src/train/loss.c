@@ -29,7 +29,7 @@ enum { MAX_LOSS_INPUTS = 16 };
  * its required inputs need besides the targets. */
 static gd_status call_loss(gd_module *layer, const gd_batch_result *r, gd_tensor **loss) {
     gd_tensor *in[MAX_LOSS_INPUTS];
-    int64_t outputs = layer->maker->record.n_required - r->targets.count;
+    int64_t outputs = layer->factory->record.n_required - r->targets.count;
     if (outputs < 1) outputs = 1;
     if (outputs > r->outputs.count)
         return gd_fail(GD_E_ARGUMENT, "%s needs %lld outputs of the net, which returned %lld",
@@ -96,9 +96,9 @@ static gd_status element_weights(gd_batches *b, gd_batch_result *r, const gd_ten
                                  gd_tensor **w) {
     GD_NO_GRAD;
     gd_tensor *target = r->targets.count ? r->targets.at[0] : NULL, *classes = NULL, *kept = NULL;
-    const gd_maker *maker = b->training->loss_each->maker;
+    const gd_factory *factory = b->training->loss_each->factory;
     const int64_t *ignore =
-        gd_maker_option(maker, b->training->loss_each->options, "ignore_index", NULL);
+        gd_factory_option(factory, b->training->loss_each->options, "ignore_index", NULL);
     *w = NULL;
     if (r->weight) GD_TRY(expand_sample_weights(r->weight, each, w));
     if (ignore && target && !gd_is_float(target->dtype) &&

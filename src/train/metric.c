@@ -17,7 +17,7 @@
 #include "graph/build/graph.h"
 #include "dispatch/call.h"
 
-static const gd_metric_rules *rules_of(const gd_metric *m) { return m->maker->rules; }
+static const gd_metric_rules *rules_of(const gd_metric *m) { return m->factory->rules; }
 
 static void destroy_metric(gd_object *object) {
     gd_metric *m = (gd_metric *)object;
@@ -42,7 +42,7 @@ static void write_label(gd_metric *m, const char *form) {
         const gd_op_attr *attr = NULL;
         if (word && word < sizeof name && c[1 + word]) {
             snprintf(name, sizeof name, "%.*s", (int)word, c + 1);
-            if (gd_maker_option(m->maker, m->options, name, &attr)) {
+            if (gd_factory_option(m->factory, m->options, name, &attr)) {
                 const double value = gd_attr_number(attr, m->options).value;
                 n += (size_t)gd_snprintf(m->label + n, sizeof m->label - n, "%g", value);
                 if (n >= sizeof m->label) n = sizeof m->label - 1;
@@ -57,18 +57,18 @@ static void write_label(gd_metric *m, const char *form) {
 
 static void set_label(gd_metric *m) {
     const gd_op_attr *attr = NULL;
-    const char *const *form = gd_maker_option(m->maker, m->options, "label", &attr);
+    const char *const *form = gd_factory_option(m->factory, m->options, "label", &attr);
     const bool given = form && attr->type == GD_ATTR_STRING && *form && **form;
-    write_label(m, given ? *form : m->maker->record.name);
+    write_label(m, given ? *form : m->factory->record.name);
 }
 
 /* Owns `options`, also after a failure. */
-static gd_status make_metric(const gd_maker *maker, void *options, gd_metric **made) {
-    const gd_metric_rules *rules = maker->rules;
-    gd_status status = gd_check_ranges(maker, options, "gd_metric_");
+static gd_status make_metric(const gd_factory *factory, void *options, gd_metric **made) {
+    const gd_metric_rules *rules = factory->rules;
+    gd_status status = gd_check_ranges(factory, options, "gd_metric_");
     if (status == GD_OK && rules->check) {
         status = rules->check(options);
-        if (status != GD_OK) gd_error_prefix("gd_metric_%s: ", maker->record.name);
+        if (status != GD_OK) gd_error_prefix("gd_metric_%s: ", factory->record.name);
     }
     if (status == GD_OK) status = gd_scope_reserve(1);
     gd_metric *m = status == GD_OK ? gd_calloc(1, sizeof *m) : NULL;
@@ -78,7 +78,7 @@ static gd_status make_metric(const gd_maker *maker, void *options, gd_metric **m
     }
     gd_object_init(&m->object, &metric_class);
     gd_object_count(1);
-    m->maker = maker;
+    m->factory = factory;
     m->options = options;
     set_label(m);
     gd_scope_adopt(&m->object);
@@ -86,24 +86,24 @@ static gd_status make_metric(const gd_maker *maker, void *options, gd_metric **m
     return GD_OK;
 }
 
-gd_metric *gd_metric_make(const char *site, const gd_maker *maker, const void *given) {
+gd_metric *gd_metric_make(const char *site, const gd_factory *factory, const void *given) {
     GD_CALLED_FROM(site);
     void *options;
     gd_metric *m = NULL;
-    gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) status = make_metric(maker, options, &m);
-    else gd_error_prefix("gd_metric_%s: ", maker->record.name);
+    gd_status status = gd_factory_take_options(factory, given, &options);
+    if (status == GD_OK) status = make_metric(factory, options, &m);
+    else gd_error_prefix("gd_metric_%s: ", factory->record.name);
     gd_report(site, status);
     return m;
 }
 
 gd_metric *gd_metric_new_at(const char *site, const char *name, const char *text) {
     GD_CALLED_FROM(site);
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
     gd_metric *m = NULL;
-    gd_status status = gd_maker_read("metric", name, text, &maker, &options);
-    if (status == GD_OK) status = make_metric(maker, options, &m);
+    gd_status status = gd_factory_read("metric", name, text, &factory, &options);
+    if (status == GD_OK) status = make_metric(factory, options, &m);
     gd_report(site, status);
     return m;
 }
@@ -111,7 +111,7 @@ gd_metric *gd_metric_new_at(const char *site, const char *name, const char *text
 gd_status gd_metric_define_at(const char *site, const char *record, gd_metric_rules rules) {
     GD_CALLED_FROM(site);
     gd_status status = rules.update && rules.value
-                           ? gd_maker_define("metric", record, &rules, sizeof rules)
+                           ? gd_factory_define("metric", record, &rules, sizeof rules)
                            : gd_fail(GD_E_ARGUMENT, "a metric needs update and value");
     if (status != GD_OK) gd_error_prefix("gd_metric_define: ");
     return gd_report(site, status);

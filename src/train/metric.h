@@ -11,7 +11,7 @@
 #include "core/object.h"
 #include "core/state.h"
 #include "gradus/metric.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 enum { GD_METRIC_NAME = 80 };
 
@@ -23,7 +23,7 @@ typedef struct gd_metric_total {
 
 struct gd_metric {
     gd_object object;
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
     char label[GD_METRIC_NAME];
     gd_metric_total *totals; /* in the order of their first addition */
@@ -35,7 +35,7 @@ struct gd_metric {
 };
 
 /* The typed constructors call it. */
-gd_metric *gd_metric_make(const char *site, const gd_maker *maker, const void *options);
+gd_metric *gd_metric_make(const char *site, const gd_factory *factory, const void *options);
 
 /* The name of metric `index` of a list in a history: a second one of the same name gets "_2" and so
  * on. Returns `text`. */
@@ -47,8 +47,8 @@ const char *gd_metric_unique_name(gd_metric *const *list, int64_t index,
 gd_tensor *gd_metric_zeros(gd_device *device, int rank, const int64_t *dims);
 
 /* Whether its value is a scalar, for histories. Otherwise the record has "-> matrix". */
-static inline bool gd_metric_is_number(const gd_metric *metric) {
-    return metric->maker->record.n_outputs == 0;
+static inline bool gd_metric_is_scalar(const gd_metric *metric) {
+    return metric->factory->record.n_outputs == 0;
 }
 
 extern const gd_state_rules gd_metric_state_rules; /* metric_state.c */

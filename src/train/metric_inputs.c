@@ -160,8 +160,7 @@ static bool same_except_ones(const gd_tensor *a, const gd_tensor *b) {
     }
 }
 
-bool gd_number_batch_read(gd_number_batch *b, gd_tensor *output, gd_tensor *target,
-                          gd_tensor *weight) {
+bool gd_f64_batch_read(gd_f64_batch *b, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
     char outputs[128], targets[128];
     /* broadcasting (N,1) with (N) would compare every output with every target */
     if (!same_except_ones(output, target))

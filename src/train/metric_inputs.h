@@ -32,11 +32,11 @@ gd_tensor *gd_class_logits(const gd_class_batch *batch, gd_class_form form);
 gd_tensor *gd_class_sum(const gd_class_batch *batch, gd_tensor *index, gd_tensor *weight);
 
 /* A batch of numbers: all f64 in the shape of the output. */
-typedef struct gd_number_batch {
+typedef struct gd_f64_batch {
     gd_tensor *output, *target, *weight;
-} gd_number_batch;
-bool gd_number_batch_read(gd_number_batch *batch, gd_tensor *output, gd_tensor *target,
-                          gd_tensor *weight);
+} gd_f64_batch;
+bool gd_f64_batch_read(gd_f64_batch *batch, gd_tensor *output, gd_tensor *target,
+                       gd_tensor *weight);
 
 /* The sum of x * weight over axis 0 or over all elements; an x of NaN counts only if its weight is
  * not 0. */

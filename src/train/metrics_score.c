@@ -28,18 +28,18 @@ static void add_counts(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_te
     gd_metric_add(m, "binary", gd_scalar_of(b.binary, GD_F64));
 }
 
-static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
+static gd_tensor *scalar(double value) { return gd_scalar_of(value, GD_F64); }
 
 /* The mean over classes that occur or are predicted. */
 static gd_tensor *mean_of_present(gd_tensor *each, gd_tensor *actual, gd_tensor *predicted) {
-    gd_tensor *present = gd_cast(gd_gt(gd_add(actual, predicted), number(0)), GD_F64);
+    gd_tensor *present = gd_cast(gd_gt(gd_add(actual, predicted), scalar(0)), GD_F64);
     return gd_div(gd_sum(gd_mul(each, present)), gd_sum(present));
 }
 
 /* The score part / total of each class, averaged; both are (classes). 0 / 0 counts as 0. */
 static gd_tensor *average_score(gd_metric *m, gd_tensor *part, gd_tensor *total, gd_word average) {
     gd_tensor *actual = gd_metric_sum(m, "actual"), *predicted = gd_metric_sum(m, "predicted");
-    if (actual->rank == 0) return number(NAN); /* before the first batch */
+    if (actual->rank == 0) return scalar(NAN); /* before the first batch */
     gd_tensor *each = gd_divide_or(part, total, 0), *all = gd_sum(actual), *value;
     gd_tensor *binary = gd_select(each, 0, 1);
     if (average == GD_BINARY) value = binary;
@@ -47,8 +47,8 @@ static gd_tensor *average_score(gd_metric *m, gd_tensor *part, gd_tensor *total,
     else if (average == GD_WEIGHTED) value = gd_div(gd_sum(gd_mul(each, actual)), all);
     else value = mean_of_present(each, actual, predicted);
     if (average == GD_AUTO)
-        value = gd_where(gd_gt(gd_metric_sum(m, "binary"), number(0)), binary, value);
-    return gd_where(gd_eq(all, number(0)), number(NAN), value);
+        value = gd_where(gd_gt(gd_metric_sum(m, "binary"), scalar(0)), binary, value);
+    return gd_where(gd_eq(all, scalar(0)), scalar(NAN), value);
 }
 
 /*metric precision
@@ -110,7 +110,7 @@ static void f1_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_ten
 }
 static gd_tensor *f1_value(gd_metric *m) {
     const gd_metric_f1_options *o = gd_metric_options(m);
-    gd_tensor *twice = gd_mul(gd_metric_sum(m, "right"), number(2));
+    gd_tensor *twice = gd_mul(gd_metric_sum(m, "right"), scalar(2));
     gd_tensor *both = gd_add(gd_metric_sum(m, "predicted"), gd_metric_sum(m, "actual"));
     return average_score(m, twice, both, o->average);
 }
@@ -137,7 +137,7 @@ static void confusion_update(gd_metric *m, gd_tensor *output, gd_tensor *target,
 }
 static gd_tensor *confusion_value(gd_metric *m) {
     gd_tensor *matrix = gd_metric_sum(m, "matrix");
-    return matrix->rank == 0 ? number(NAN) : gd_clone(matrix);
+    return matrix->rank == 0 ? scalar(NAN) : gd_clone(matrix);
 }
 
 #include "train/metrics_score.gen.h"

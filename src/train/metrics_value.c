@@ -12,8 +12,8 @@
 /* Adds the weighted sum of squared or absolute errors, and the sum of weights. */
 static void add_error(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight,
                       bool squared) {
-    gd_number_batch b;
-    if (!gd_number_batch_read(&b, output, target, weight)) return;
+    gd_f64_batch b;
+    if (!gd_f64_batch_read(&b, output, target, weight)) return;
     gd_tensor *d = gd_sub(b.output, b.target);
     gd_metric_add(m, "error", gd_weighted_sum(squared ? gd_square(d) : gd_abs(d), b.weight, false));
     gd_metric_add(m, "count", gd_sum(b.weight));
@@ -58,8 +58,8 @@ static gd_tensor *rmse_value(gd_metric *m) { return gd_sqrt(mean_error(m)); }
  *   label string = none   its name in histories; none: "r2"
  */
 static void r2_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
-    gd_number_batch b;
-    if (!gd_number_batch_read(&b, output, target, weight)) return;
+    gd_f64_batch b;
+    if (!gd_f64_batch_read(&b, output, target, weight)) return;
     gd_tensor *error = gd_square(gd_sub(b.output, b.target));
     gd_metric_add(m, "error", gd_weighted_sum(error, b.weight, true));
     gd_metric_add(m, "count", gd_sum(b.weight, .axis = gd_dims(0)));

@@ -17,13 +17,13 @@ gd_status gd_monitor_look(gd_monitor *m, gd_event *event, const char *name, gd_w
 }
 
 gd_status gd_monitor_save(const gd_monitor *m, gd_state *state) {
-    GD_TRY(gd_state_put_number(state, "best_value", m->best));
+    GD_TRY(gd_state_put_float(state, "best_value", m->best));
     GD_TRY(gd_state_put_integer(state, "best_epoch", m->best_epoch));
     return gd_state_put_integer(state, "waited", m->waited);
 }
 
 gd_status gd_monitor_load(gd_monitor *m, gd_loading *in) {
-    GD_TRY(gd_loading_number(in, "best_value", &m->best));
+    GD_TRY(gd_loading_float(in, "best_value", &m->best));
     GD_TRY(gd_loading_integer(in, "best_epoch", &m->best_epoch));
     return gd_loading_integer(in, "waited", &m->waited);
 }

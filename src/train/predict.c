@@ -93,7 +93,7 @@ static gd_status predict_loader(prediction *p, const gd_evaluate_options *o, gd_
 static gd_status predict_data(prediction *p, gd_module *net, gd_fit_data data,
                               const gd_evaluate_options *o, gd_tensor **y) {
     gd_loader *loader;
-    const gd_loading loading = {.batch = o->batch, .workers = o->workers, .targets = 0};
+    const gd_batching loading = {.batch = o->batch, .workers = o->workers, .targets = 0};
     if (!net)
         return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_predict: the net is NULL");
     GD_TRY(gd_loader_for(data, &loading, &loader));

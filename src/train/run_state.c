@@ -24,7 +24,7 @@ static const gd_state_field run_fields[] = {
     {"partial", GD_FIELD_INTEGER, offsetof(gd_fit_run, partial)},
     {"group_done", GD_FIELD_INTEGER, offsetof(gd_fit_run, group_done)},
     {"group_size", GD_FIELD_INTEGER, offsetof(gd_fit_run, group_size)},
-    {"seconds", GD_FIELD_NUMBER, offsetof(gd_fit_run, seconds)},
+    {"seconds", GD_FIELD_FLOAT, offsetof(gd_fit_run, seconds)},
     {"stopped", GD_FIELD_TEXT, offsetof(gd_fit_run, stopped)},
     {"loss_sum", GD_FIELD_TENSOR, offsetof(gd_fit_run, train.loss_sum)},
     {"weight_sum", GD_FIELD_TENSOR, offsetof(gd_fit_run, train.weight_sum)},
@@ -151,7 +151,7 @@ gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *
     GD_TRY(add_part(r, &n, r->validation.loader, "validation", 0, ""));
     for (int i = 0; i < r->train.n_metrics; i++)
         GD_TRY(add_part(r, &n, r->train.metrics[i], "metric.%d.%.40s", i,
-                        r->train.metrics[i]->maker->record.name));
+                        r->train.metrics[i]->factory->record.name));
     GD_TRY(add_part(r, &n, r->history, "history", 0, ""));
     for (int i = 0; i < callbacks.count; i++) GD_TRY(add_callback(r, &n, callbacks, i));
     GD_TRY(add_part(r, &n, &r->state, "run", 0, ""));

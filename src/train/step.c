@@ -20,7 +20,7 @@
 
 /* --- the traced function ---------------------------------------------------------------------- */
 
-static gd_tensor *number_like(const gd_tensor *x, double value) {
+static gd_tensor *scalar_like(const gd_tensor *x, double value) {
     gd_tensor *n = gd_scalar_of(value, (gd_dtype)x->dtype);
     return n->kind == GD_FAILED || n->device == x->device ? n : gd_to_device(n, x->device);
 }
@@ -47,7 +47,7 @@ static gd_status scale_grads(gd_fit_run *r, double factor) {
     GD_NO_GRAD;
     for (int64_t i = 0; i < r->parameters.count; i++) {
         gd_tensor *g = gd_tensor_grad(r->parameters.at[i]);
-        if (g && gd_mul_(g, number_like(g, factor))->kind == GD_FAILED) return gd_failure();
+        if (g && gd_mul_(g, scalar_like(g, factor))->kind == GD_FAILED) return gd_failure();
     }
     return GD_OK;
 }
@@ -59,7 +59,7 @@ static gd_status forward_backward(gd_fit_run *r, gd_tensors batch, gd_batch_resu
                        "gd_fit: the net was compiled without a loss; pass gd_compile a .loss or a "
                        ".loss_function, or gd_fit a .step");
     gd_tensor *loss = result->loss;
-    if (r->group_size > 1) loss = gd_mul(loss, number_like(loss, 1 / (double)r->group_size));
+    if (r->group_size > 1) loss = gd_mul(loss, scalar_like(loss, 1 / (double)r->group_size));
     return gd_backward(gd_loss_scale_apply(r->training->scale, loss));
 }
 

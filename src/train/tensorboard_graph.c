@@ -12,7 +12,7 @@
 #include "core/alloc.h"
 #include "core/grow.h"
 #include "core/map.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "gradus/ops.h"
 #include "graph/build/options.h"
 #include "graph/build/shapes_only.h"
@@ -38,7 +38,7 @@ typedef struct graph_export {
     gd_map at;    /* from a node to its index in `nodes` */
     char **names; /* of all nodes of the GraphDef, owned */
     int n_names, names_room;
-    gd_names taken;     /* the same as a set */
+    gd_name_map taken;  /* the same as a set */
     char **name_of;     /* the name of each entry of `nodes` */
     gd_map captured;    /* from a captured tensor to the index of its name in `names` */
     gd_tensor **inputs; /* of the forward pass: symbols, or the given tensors */
@@ -169,9 +169,9 @@ static char *unique_name(graph_export *p, const char *wanted) {
         if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-", *c))
             *c = '_';
     const size_t length = strlen(name);
-    for (int n = 1; gd_names_find(&p->taken, name); n++) snprintf(name + length, 24, "_%d", n);
+    for (int n = 1; gd_name_map_find(&p->taken, name); n++) snprintf(name + length, 24, "_%d", n);
     p->names[p->n_names++] = name;
-    if (!gd_names_add(&p->taken, name, name)) p->failed = true;
+    if (!gd_name_map_add(&p->taken, name, name)) p->failed = true;
     return name;
 }
 
@@ -323,7 +323,7 @@ static void clear_export(graph_export *p) {
     gd_free(p->name_of);
     gd_map_free(&p->at);
     gd_map_free(&p->captured);
-    gd_names_free(&p->taken);
+    gd_name_map_free(&p->taken);
 }
 
 gd_status gd_tensorboard_graph(gd_module *net, gd_tensors inputs, char **data, size_t *bytes) {

@@ -15,7 +15,7 @@
 
 /* A record and its options, parsed from text. The object is created later. */
 typedef struct gd_recipe {
-    const gd_maker *maker; /* NULL: none */
+    const gd_factory *factory; /* NULL: none */
     void *options;
 } gd_recipe;
 

@@ -24,7 +24,7 @@ static int add_loss_and_metrics(gd_fit_run *r, const gd_batches *b, const char *
     const int first = r->n_values;
     char text[GD_METRIC_UNIQUE];
     add_value(r, prefix, "loss");
-    for (int i = 0; i < b->n_numbers; i++)
+    for (int i = 0; i < b->n_scalars; i++)
         add_value(r, prefix, gd_metric_unique_name(b->metrics, i, text));
     return r->n_values - first;
 }

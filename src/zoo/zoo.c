@@ -10,19 +10,19 @@ gd_status gd_net_at_least(const char *option, int64_t value, int64_t least) {
                    (long long)least);
 }
 
-static gd_status check_options(const gd_maker *maker, const void *options) {
-    const gd_net_rules *rules = maker->rules;
-    GD_TRY(gd_check_ranges(maker, options, "gd_zoo_"));
+static gd_status check_options(const gd_factory *factory, const void *options) {
+    const gd_net_rules *rules = factory->rules;
+    GD_TRY(gd_check_ranges(factory, options, "gd_zoo_"));
     const gd_status status = rules->check ? rules->check(options) : GD_OK;
-    if (status != GD_OK) gd_error_prefix("%s: ", maker->record.name);
+    if (status != GD_OK) gd_error_prefix("%s: ", factory->record.name);
     return status;
 }
 
 /* Builds a network and frees `options`. */
-static gd_module *make_net(const char *site, const gd_maker *maker, void *options) {
+static gd_module *make_net(const char *site, const gd_factory *factory, void *options) {
     GD_CALLED_FROM(site);
-    const gd_net_rules *rules = maker->rules;
-    gd_status status = check_options(maker, options);
+    const gd_net_rules *rules = factory->rules;
+    gd_status status = check_options(factory, options);
     gd_module *net = NULL;
     if (status == GD_OK) {
         gd_attempt attempt;
@@ -39,20 +39,20 @@ static gd_module *make_net(const char *site, const gd_maker *maker, void *option
     return status == GD_OK ? net : NULL;
 }
 
-gd_module *gd_net_make(const char *site, const gd_maker *maker, const void *given) {
+gd_module *gd_net_make(const char *site, const gd_factory *factory, const void *given) {
     void *options;
-    const gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) return make_net(site, maker, options);
-    gd_error_prefix("%s: ", maker->record.name);
+    const gd_status status = gd_factory_take_options(factory, given, &options);
+    if (status == GD_OK) return make_net(site, factory, options);
+    gd_error_prefix("%s: ", factory->record.name);
     gd_report(site, status);
     return NULL;
 }
 
 gd_module *gd_net_new_at(const char *site, const char *name, const char *text) {
-    const gd_maker *maker;
+    const gd_factory *factory;
     void *options;
-    gd_status status = gd_maker_read("net", name, text, &maker, &options);
-    if (status == GD_OK) return make_net(site, maker, options);
+    gd_status status = gd_factory_read("net", name, text, &factory, &options);
+    if (status == GD_OK) return make_net(site, factory, options);
     gd_report(site, status);
     return NULL;
 }

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "gradus/module.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef struct gd_net_rules {
     gd_status (*check)(const void *options);
@@ -16,7 +16,7 @@ typedef struct gd_net_rules {
 } gd_net_rules;
 
 /* Called by the typed constructors. */
-gd_module *gd_net_make(const char *site, const gd_maker *maker, const void *options);
+gd_module *gd_net_make(const char *site, const gd_factory *factory, const void *options);
 
 /* "classes is 0; it must be at least 1" */
 gd_status gd_net_at_least(const char *option, int64_t value, int64_t least);

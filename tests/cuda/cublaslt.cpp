@@ -11,13 +11,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "numbers.h"
+#include "elements.h"
 #include "submit.h"
 
 namespace {
 
 struct layout {
-    number_type type;
+    element_type type;
     int64_t rows, columns, leading;
     int32_t batches;
     int64_t batch_stride;
@@ -25,12 +25,12 @@ struct layout {
 
 struct operation {
     cublasComputeType_t compute;
-    number_type scale;
+    element_type scale;
     cublasOperation_t transposed[2]; /* of A and B */
     cublasLtEpilogue_t epilogue;
     const char *bias;
     int64_t bias_stride; /* between matrices of a batch */
-    number_type bias_type;
+    element_type bias_type;
     char *aux;
     int64_t aux_leading, aux_stride;
 };
@@ -47,13 +47,13 @@ struct algorithm {
 };
 const uint64_t ALGORITHM_MAGIC = 0x616c676f72697468u;
 
-number_type type_of(cudaDataType_t type) {
+element_type type_of(cudaDataType_t type) {
     switch (type) {
-    case CUDA_R_64F: return NUMBER_F64;
-    case CUDA_R_32F: return NUMBER_F32;
-    case CUDA_R_16F: return NUMBER_F16;
-    case CUDA_R_16BF: return NUMBER_BF16;
-    default: return NUMBER_NONE;
+    case CUDA_R_64F: return ELEMENT_F64;
+    case CUDA_R_32F: return ELEMENT_F32;
+    case CUDA_R_16F: return ELEMENT_F16;
+    case CUDA_R_16BF: return ELEMENT_BF16;
+    default: return ELEMENT_NONE;
     }
 }
 
@@ -89,11 +89,12 @@ bool is_supported(cublasLtEpilogue_t e) {
 }
 
 /* The tanh approximation, which cuBLASLt computes. */
-double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+double gelu(double x) {
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
 double gelu_slope(double x) {
     const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x), t = tanh(inner);
-    return 0.5 * (1 + t) +
-           0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
 }
 
 struct problem {
@@ -106,7 +107,7 @@ struct problem {
 };
 
 double element(const layout &x, const char *data, int64_t row, int64_t column) {
-    return load_number(x.type, data + (row + column * x.leading) * (int64_t)number_bytes(x.type));
+    return load_element(x.type, data + (row + column * x.leading) * (int64_t)element_bytes(x.type));
 }
 double operand(const layout &x, const char *data, cublasOperation_t op, int64_t i, int64_t j) {
     return op == CUBLAS_OP_N ? element(x, data, i, j) : element(x, data, j, i);
@@ -118,23 +119,25 @@ void set_aux_bit(char *aux, int64_t bit, bool value) {
 
 /* One element of the result, after the epilogue. `aux` is a matrix of bits for ReLU, and of elements
  * for GELU. */
-double finish_element(const problem &p, double x, int64_t i, int64_t j, const char *bias, char *aux) {
+double finish_element(const problem &p, double x, int64_t i, int64_t j, const char *bias,
+                      char *aux) {
     const cublasLtEpilogue_t e = p.op.epilogue;
     const int64_t at = i + j * p.op.aux_leading;
-    char *value = aux + at * (int64_t)number_bytes(p.d.type);
-    if (has_bias(e)) x += load_number(p.op.bias_type, bias + i * (int64_t)number_bytes(p.op.bias_type));
+    char *value = aux + at * (int64_t)element_bytes(p.d.type);
+    if (has_bias(e))
+        x += load_element(p.op.bias_type, bias + i * (int64_t)element_bytes(p.op.bias_type));
     if (is_relu(e)) {
         if (writes_aux(e)) set_aux_bit(aux, at, x > 0);
         return x > 0 ? x : 0; /* 0 for NaN */
     }
     if (is_gelu(e)) {
-        if (writes_aux(e)) store_number(p.d.type, value, x);
+        if (writes_aux(e)) store_element(p.d.type, value, x);
         return gelu(x);
     }
     if (e == CUBLASLT_EPILOGUE_DRELU || e == CUBLASLT_EPILOGUE_DRELU_BGRAD)
         return aux_bit(aux, at) ? x : 0;
     if (e == CUBLASLT_EPILOGUE_DGELU || e == CUBLASLT_EPILOGUE_DGELU_BGRAD)
-        return x * gelu_slope(load_number(p.d.type, value));
+        return x * gelu_slope(load_element(p.d.type, value));
     return x;
 }
 
@@ -142,40 +145,44 @@ double finish_element(const problem &p, double x, int64_t i, int64_t j, const ch
 void write_bias(const problem &p, const char *a, const char *b, const char *d, char *bias) {
     const cublasLtEpilogue_t e = p.op.epilogue;
     const int64_t count = e == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m,
-                  terms = e == CUBLASLT_EPILOGUE_BGRADA || e == CUBLASLT_EPILOGUE_BGRADB ? p.k : p.n;
+                  terms =
+                      e == CUBLASLT_EPILOGUE_BGRADA || e == CUBLASLT_EPILOGUE_BGRADB ? p.k : p.n;
     for (int64_t i = 0; i < count; i++) {
         double sum = 0;
         for (int64_t l = 0; l < terms; l++)
             sum += e == CUBLASLT_EPILOGUE_BGRADA   ? operand(p.a, a, p.op.transposed[0], i, l)
                    : e == CUBLASLT_EPILOGUE_BGRADB ? operand(p.b, b, p.op.transposed[1], l, i)
                                                    : element(p.d, d, i, l);
-        store_number(p.op.bias_type, bias + i * (int64_t)number_bytes(p.op.bias_type), sum);
+        store_element(p.op.bias_type, bias + i * (int64_t)element_bytes(p.op.bias_type), sum);
     }
 }
 
 void run_matrix(const problem &p, int64_t index) {
     auto at = [&](const char *data, const layout &x) {
-        return data + index * x.batch_stride * (int64_t)number_bytes(x.type);
+        return data + index * x.batch_stride * (int64_t)element_bytes(x.type);
     };
     const char *a = at(p.A, p.a), *b = at(p.B, p.b), *c = p.C ? at(p.C, p.c) : nullptr;
     char *d = (char *)at(p.D, p.d);
-    char *bias = (char *)p.op.bias + index * p.op.bias_stride * (int64_t)number_bytes(p.op.bias_type);
-    char *aux = p.op.aux + (p.op.aux_stride ? index * p.op.aux_stride *
-                                                  (int64_t)number_bytes(p.d.type)
-                                            : 0);
+    char *bias =
+        (char *)p.op.bias + index * p.op.bias_stride * (int64_t)element_bytes(p.op.bias_type);
+    char *aux = p.op.aux +
+                (p.op.aux_stride ? index * p.op.aux_stride * (int64_t)element_bytes(p.d.type) : 0);
     std::vector<double> left((size_t)(p.m * p.k)), right((size_t)(p.k * p.n));
     for (int64_t i = 0; i < p.m; i++)
-        for (int64_t l = 0; l < p.k; l++) left[(size_t)(i * p.k + l)] = operand(p.a, a, p.op.transposed[0], i, l);
+        for (int64_t l = 0; l < p.k; l++)
+            left[(size_t)(i * p.k + l)] = operand(p.a, a, p.op.transposed[0], i, l);
     for (int64_t j = 0; j < p.n; j++)
-        for (int64_t l = 0; l < p.k; l++) right[(size_t)(j * p.k + l)] = operand(p.b, b, p.op.transposed[1], l, j);
+        for (int64_t l = 0; l < p.k; l++)
+            right[(size_t)(j * p.k + l)] = operand(p.b, b, p.op.transposed[1], l, j);
     for (int64_t j = 0; j < p.n; j++)
         for (int64_t i = 0; i < p.m; i++) {
             double sum = 0;
-            for (int64_t l = 0; l < p.k; l++) sum += left[(size_t)(i * p.k + l)] * right[(size_t)(j * p.k + l)];
+            for (int64_t l = 0; l < p.k; l++)
+                sum += left[(size_t)(i * p.k + l)] * right[(size_t)(j * p.k + l)];
             sum *= p.alpha;
             if (p.beta != 0) sum += p.beta * element(p.c, c, i, j);
-            store_number(p.d.type, d + (i + j * p.d.leading) * (int64_t)number_bytes(p.d.type),
-                         finish_element(p, sum, i, j, bias, aux));
+            store_element(p.d.type, d + (i + j * p.d.leading) * (int64_t)element_bytes(p.d.type),
+                          finish_element(p, sum, i, j, bias, aux));
         }
     if (writes_bias(p.op.epilogue)) write_bias(p, a, b, d, bias);
 }
@@ -195,16 +202,16 @@ bool find_sizes(const operation *op, const layout *a, const layout *b, const lay
 
 bool types_fit(const operation *op, const layout *a, const layout *b, const layout *d) {
     const bool wide = op->compute == CUBLAS_COMPUTE_64F;
-    if (a->type == NUMBER_NONE || a->type != b->type) return false;
-    if (wide != (a->type == NUMBER_F64) || wide != (d->type == NUMBER_F64)) return false;
-    if (op->scale != (wide ? NUMBER_F64 : NUMBER_F32)) return false;
+    if (a->type == ELEMENT_NONE || a->type != b->type) return false;
+    if (wide != (a->type == ELEMENT_F64) || wide != (d->type == ELEMENT_F64)) return false;
+    if (op->scale != (wide ? ELEMENT_F64 : ELEMENT_F32)) return false;
     return !wide || op->epilogue == CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 /* The bytes from the first to behind the last element of a batch. */
 size_t span_of(const layout &x) {
     const int64_t last = (x.batches - 1) * x.batch_stride + (x.columns - 1) * x.leading + x.rows;
-    return (size_t)last * number_bytes(x.type);
+    return (size_t)last * element_bytes(x.type);
 }
 
 bool is_readable(const void *data, const layout &x, uint32_t alignment) {
@@ -233,7 +240,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *result, cublasComp
     op->scale = type_of(scale);
     op->transposed[0] = op->transposed[1] = CUBLAS_OP_N;
     op->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    op->bias_type = NUMBER_NONE;
+    op->bias_type = ELEMENT_NONE;
     *result = (cublasLtMatmulDesc_t)op;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -247,13 +254,13 @@ static bool take_value(void *to, size_t bytes, const void *from, size_t given) {
     memcpy(to, from, bytes);
     return true;
 }
-#define TAKE(field) \
+#define TAKE(field)                                                                  \
     return take_value(&(field), sizeof(field), value, bytes) ? CUBLAS_STATUS_SUCCESS \
                                                              : CUBLAS_STATUS_INVALID_VALUE
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
-                                              cublasLtMatmulDescAttributes_t name, const void *value,
-                                              size_t bytes) {
+                                              cublasLtMatmulDescAttributes_t name,
+                                              const void *value, size_t bytes) {
     operation *op = (operation *)handle;
     switch (name) {
     case CUBLASLT_MATMUL_DESC_TRANSA: TAKE(op->transposed[0]);
@@ -276,8 +283,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *result, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t leading) {
-    *result = (cublasLtMatrixLayout_t) new layout{type_of(type), (int64_t)rows, (int64_t)columns,
-                                                  leading,       1,             0};
+    *result = (cublasLtMatrixLayout_t) new layout{
+        type_of(type), (int64_t)rows, (int64_t)columns, leading, 1, 0};
     return leading < (int64_t)rows ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t x) {
@@ -360,7 +367,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t op, 
                               cudaStream_t stream) {
     if (!handle || !op || !algo) return CUBLAS_STATUS_INVALID_VALUE;
     if (gradus_emulated_controls()->failing_library) return CUBLAS_STATUS_EXECUTION_FAILED;
-    problem p = {*(operation *)op, *(layout *)a, *(layout *)b, *(layout *)c, *(layout *)d,
+    problem p = {*(operation *)op, *(layout *)a,    *(layout *)b,    *(layout *)c, *(layout *)d,
                  (const char *)A,  (const char *)B, (const char *)C, (char *)D};
     algorithm chosen;
     memcpy(&chosen, algo, sizeof chosen);
@@ -373,12 +380,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t op, 
     if (bytes < chosen.workspace ||
         (chosen.workspace && !emulated_is_device_memory(workspace, chosen.workspace)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    p.alpha = load_number(p.op.scale, alpha);
-    p.beta = load_number(p.op.scale, beta);
-    if (p.op.bias_type == NUMBER_NONE) p.op.bias_type = p.d.type;
+    p.alpha = load_element(p.op.scale, alpha);
+    p.beta = load_element(p.op.scale, beta);
+    if (p.op.bias_type == ELEMENT_NONE) p.op.bias_type = p.d.type;
     const int64_t biases = p.op.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m;
     if ((has_bias(p.op.epilogue) || writes_bias(p.op.epilogue)) &&
-        !emulated_is_device_memory(p.op.bias, (size_t)biases * number_bytes(p.op.bias_type)))
+        !emulated_is_device_memory(p.op.bias, (size_t)biases * element_bytes(p.op.bias_type)))
         return CUBLAS_STATUS_INVALID_VALUE;
     if ((writes_aux(p.op.epilogue) || reads_aux(p.op.epilogue)) &&
         (!emulated_is_device_memory(p.op.aux, 1) || p.op.aux_leading < p.m))

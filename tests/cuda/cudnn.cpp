@@ -82,14 +82,14 @@ size_t value_bytes(cudnnBackendAttributeType_t type) {
 
 /* --- from descriptors to a graph --------------------------------------------------------------- */
 
-number_type type_of(cudnnDataType_t type) {
+element_type type_of(cudnnDataType_t type) {
     switch (type) {
-    case CUDNN_DATA_DOUBLE: return NUMBER_F64;
-    case CUDNN_DATA_FLOAT: return NUMBER_F32;
-    case CUDNN_DATA_HALF: return NUMBER_F16;
-    case CUDNN_DATA_BFLOAT16: return NUMBER_BF16;
-    case CUDNN_DATA_INT32: return NUMBER_I32;
-    default: return NUMBER_NONE;
+    case CUDNN_DATA_DOUBLE: return ELEMENT_F64;
+    case CUDNN_DATA_FLOAT: return ELEMENT_F32;
+    case CUDNN_DATA_HALF: return ELEMENT_F16;
+    case CUDNN_DATA_BFLOAT16: return ELEMENT_BF16;
+    case CUDNN_DATA_INT32: return ELEMENT_I32;
+    default: return ELEMENT_NONE;
     }
 }
 
@@ -104,7 +104,7 @@ bool read_tensor(const descriptor *d, dnn_tensor *t) {
     if (t->dims.size() != t->strides.size() || t->dims.empty()) return false;
     for (int64_t size : t->dims)
         if (size < 1) return false;
-    return t->is_virtual || t->type != NUMBER_NONE;
+    return t->is_virtual || t->type != ELEMENT_NONE;
 }
 
 int64_t add_tensor(dnn_graph *g, const descriptor *op, cudnnBackendAttributeName_t name) {
@@ -117,7 +117,8 @@ int64_t add_tensor(dnn_graph *g, const descriptor *op, cudnnBackendAttributeName
 }
 
 /* The settings of a convolution, which its three operations share. */
-void read_convolution(const descriptor *op, cudnnBackendAttributeName_t settings, dnn_operation *o) {
+void read_convolution(const descriptor *op, cudnnBackendAttributeName_t settings,
+                      dnn_operation *o) {
     const shared c = op->linked(settings);
     if (!c) return;
     o->padding = c->integers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
@@ -137,14 +138,14 @@ double read_factor(const descriptor *op, cudnnBackendAttributeName_t name, doubl
 bool read_operation(const descriptor *op, dnn_graph *g) {
     dnn_operation o;
     switch (op->type) {
-#define CONVOLUTION(KIND, operation_kind, first, second, result)                                          \
-    o.kind = operation_kind;                                                                    \
-    o.in[0] = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##first);             \
-    o.in[1] = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##second);            \
-    o.out = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##result);              \
-    o.alpha = read_factor(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_ALPHA, 1);              \
-    o.beta = read_factor(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_BETA, 0);                \
-    read_convolution(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_CONV_DESC, &o);              \
+#define CONVOLUTION(KIND, operation_kind, first, second, result)                     \
+    o.kind = operation_kind;                                                         \
+    o.in[0] = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##first);  \
+    o.in[1] = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##second); \
+    o.out = add_tensor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_##result);   \
+    o.alpha = read_factor(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_ALPHA, 1);   \
+    o.beta = read_factor(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_BETA, 0);     \
+    read_convolution(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##KIND##_CONV_DESC, &o);   \
     break
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
         CONVOLUTION(FORWARD, DNN_FORWARD, X, W, Y);
@@ -176,13 +177,16 @@ bool read_operation(const descriptor *op, dnn_graph *g) {
         o.axis = settings->get<int64_t>(CUDNN_ATTR_POINTWISE_AXIS, -1);
         o.relu_low = read_factor(settings.get(), CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, 0);
         const bool backward = op->find(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC) != nullptr;
-        o.in[0] = add_tensor(g, op, backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC
-                                             : CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
-        o.in[1] = add_tensor(g, op, backward ? CUDNN_ATTR_OPERATION_POINTWISE_XDESC
-                                             : CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+        o.in[0] = add_tensor(g, op,
+                             backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC
+                                      : CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+        o.in[1] = add_tensor(g, op,
+                             backward ? CUDNN_ATTR_OPERATION_POINTWISE_XDESC
+                                      : CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
         o.in[2] = add_tensor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
-        o.out = add_tensor(g, op, backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC
-                                           : CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+        o.out = add_tensor(g, op,
+                           backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC
+                                    : CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
         if (!dnn_supports_pointwise(o.mode)) return false;
         break;
     }
@@ -228,7 +232,7 @@ cudnnStatus_t check_pointer(const dnn_tensor &t, const void *p) {
     if (t.by_value) return p ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
     int64_t last = 0;
     for (size_t k = 0; k < t.dims.size(); k++) last += (t.dims[k] - 1) * t.strides[k];
-    if (!emulated_is_device_memory(p, (size_t)(last + 1) * number_bytes(t.type)))
+    if (!emulated_is_device_memory(p, (size_t)(last + 1) * element_bytes(t.type)))
         return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     return t.alignment > 0 && (uintptr_t)p % (size_t)t.alignment != 0
                ? CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER
@@ -290,7 +294,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle,
             a.descriptors.push_back(linked->held);
         }
     } else
-        a.bytes.assign((const char *)values, (const char *)values + (size_t)count * value_bytes(type));
+        a.bytes.assign((const char *)values,
+                       (const char *)values + (size_t)count * value_bytes(type));
     d->attributes[(int)name] = a;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -369,12 +374,13 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
         at->second.data = (char *)pointers[i];
         const cudnnStatus_t status = check_pointer(at->second, at->second.data);
         if (status != CUDNN_STATUS_SUCCESS) return status;
-        if (at->second.by_value) at->second.number = load_number(at->second.type, at->second.data);
+        if (at->second.by_value) at->second.number = load_element(at->second.type, at->second.data);
     }
     for (const auto &[id, t] : graph->tensors)
         if (!t.is_virtual && !t.data) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     void *workspace = of(pack)->get<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    if (!emulated_is_device_memory(workspace, WORKSPACE)) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    if (!emulated_is_device_memory(workspace, WORKSPACE))
+        return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     const bool spoiled = engine->nondeterministic;
     const CUresult queued =
         emulated_submit(((context *)handle)->stream, [graph, workspace, spoiled] {

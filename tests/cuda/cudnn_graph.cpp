@@ -34,8 +34,9 @@ values load_tensor(const dnn_tensor &t) {
     each_index(t.dims, [&](const std::vector<int64_t> &index, size_t n) {
         int64_t offset = 0;
         for (size_t d = 0; d < index.size(); d++) offset += index[d] * t.strides[d];
-        v.at[n] = t.by_value ? t.number
-                             : load_number(t.type, t.data + offset * (int64_t)number_bytes(t.type));
+        v.at[n] = t.by_value
+                      ? t.number
+                      : load_element(t.type, t.data + offset * (int64_t)element_bytes(t.type));
     });
     return v;
 }
@@ -43,7 +44,7 @@ void store_tensor(const dnn_tensor &t, const values &v) {
     each_index(t.dims, [&](const std::vector<int64_t> &index, size_t n) {
         int64_t offset = 0;
         for (size_t d = 0; d < index.size(); d++) offset += index[d] * t.strides[d];
-        store_number(t.type, t.data + offset * (int64_t)number_bytes(t.type), v.at[n]);
+        store_element(t.type, t.data + offset * (int64_t)element_bytes(t.type), v.at[n]);
     });
 }
 
@@ -87,17 +88,14 @@ void each_product(const dnn_operation &o, const std::vector<int64_t> &x,
 
 void convolve(const dnn_operation &o, const values &a, const values &b, values &result) {
     if (o.kind == DNN_FORWARD)
-        each_product(o, a.dims, b.dims, result.dims, [&](size_t x, size_t w, size_t y) {
-            result.at[y] += a.at[x] * b.at[w];
-        });
+        each_product(o, a.dims, b.dims, result.dims,
+                     [&](size_t x, size_t w, size_t y) { result.at[y] += a.at[x] * b.at[w]; });
     else if (o.kind == DNN_BACKWARD_DATA)
-        each_product(o, result.dims, b.dims, a.dims, [&](size_t x, size_t w, size_t y) {
-            result.at[x] += a.at[y] * b.at[w];
-        });
+        each_product(o, result.dims, b.dims, a.dims,
+                     [&](size_t x, size_t w, size_t y) { result.at[x] += a.at[y] * b.at[w]; });
     else
-        each_product(o, a.dims, result.dims, b.dims, [&](size_t x, size_t w, size_t y) {
-            result.at[w] += a.at[x] * b.at[y];
-        });
+        each_product(o, a.dims, result.dims, b.dims,
+                     [&](size_t x, size_t w, size_t y) { result.at[w] += a.at[x] * b.at[y]; });
 }
 
 /* --- products and reductions -------------------------------------------------------------------- */
@@ -220,8 +218,7 @@ bool find_value(const dnn_graph &g, int64_t id, known_values &known) {
 
 void run_operation(const dnn_graph &g, const dnn_operation &o, known_values &known) {
     const values *in[3];
-    for (int i = 0; i < 3; i++)
-        in[i] = o.in[i] == DNN_NO_TENSOR ? nullptr : &known.at(o.in[i]);
+    for (int i = 0; i < 3; i++) in[i] = o.in[i] == DNN_NO_TENSOR ? nullptr : &known.at(o.in[i]);
     const dnn_tensor &out = g.tensors.at(o.out);
     values y = {out.dims, std::vector<double>(count_of(out.dims), 0)};
     if (o.kind == DNN_MATMUL) multiply(*in[0], *in[1], y);

@@ -7,11 +7,11 @@
 #include <map>
 #include <vector>
 
-#include "numbers.h"
+#include "elements.h"
 
 struct dnn_tensor {
     int64_t id;
-    number_type type;
+    element_type type;
     std::vector<int64_t> dims, strides; /* strides in elements */
     bool is_virtual;                    /* an intermediate result without memory */
     bool by_value;                      /* a number of the host */

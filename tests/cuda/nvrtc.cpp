@@ -61,7 +61,8 @@ static std::string kernel_name(const std::string &source) {
  * it did. */
 static bool check_with_real(program *p, const std::string &base,
                             const std::vector<std::string> &options) {
-    const char *const path = getenv("GRADUS_NVRTC_CHECK"), *const sample = getenv("GRADUS_NVRTC_SAMPLE");
+    const char *const path = getenv("GRADUS_NVRTC_CHECK"), *const sample =
+                                                               getenv("GRADUS_NVRTC_SAMPLE");
     const bool all = getenv("GRADUS_TEST_FULL") || !sample || atol(sample) < 1;
     const unsigned long one_in = all ? 1 : (unsigned long)atol(sample);
     const std::string passed = base + ".checked", folder = base + "." + std::to_string(getpid());
@@ -73,7 +74,8 @@ static bool check_with_real(program *p, const std::string &base,
     for (size_t i = 0; i < p->headers.size(); i++)
         std::ofstream(folder + "/" + p->header_names[i]) << p->headers[i];
     const std::string file = path, beside = file.substr(0, file.rfind('/') + 1); /* its builtins */
-    std::string command = "LD_LIBRARY_PATH=" + beside + " " EMULATED_CHECK " " + file + " " + folder;
+    std::string command =
+        "LD_LIBRARY_PATH=" + beside + " " EMULATED_CHECK " " + file + " " + folder;
     for (const std::string &option : options) command += " " + option;
     const int status = system((command + " > " + folder + ".log 2>&1").c_str());
     p->log = read_text(folder + ".log");

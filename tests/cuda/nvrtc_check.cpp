@@ -37,7 +37,7 @@ static bool compile_for(const char *architecture, const std::map<std::string, st
                                   (int)headers.size(), headers.data(), names.data()) != 0)
         return false;
     if (REAL(nvrtcCompileProgram, void *, int, const char *const *)(program, (int)flags.size(),
-                                                                   flags.data()) == 0)
+                                                                    flags.data()) == 0)
         return true;
     size_t bytes = 0;
     REAL(nvrtcGetProgramLogSize, void *, size_t *)(program, &bytes);

@@ -99,7 +99,7 @@ struct cell {
 std::vector<std::vector<stamp>> other_readers;
 
 /* Cells of the pages that were accessed. */
-enum { PAGE = 4096, MOST_PAGES = 4000 };
+enum { PAGE = 4096, MAX_PAGES = 4000 };
 typedef std::pair<uintptr_t, uint64_t> page_key; /* number, and block + 1 for shared memory */
 struct page_hash {
     size_t operator()(const page_key &k) const { return k.first * 31 + k.second; }
@@ -220,7 +220,7 @@ void emulated_races_begin(const char *kernel, bool early) {
     atomics.clear();
     other_readers.assign(1, {}); /* number 0 stays empty */
     latest_page = nullptr;
-    if (pages.size() > MOST_PAGES) pages.clear();
+    if (pages.size() > MAX_PAGES) pages.clear();
 }
 void emulated_races_end(void) { launch.kernel = nullptr; }
 

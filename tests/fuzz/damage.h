@@ -1,7 +1,7 @@
 /* damage.h - runs fuzz targets on truncated and randomly damaged files, for their short form in the
  * unit tests. */
-#ifndef TESTS_FUZZ_DAMAGE_H
-#define TESTS_FUZZ_DAMAGE_H
+#ifndef GRADUS_TESTS_FUZZ_DAMAGE_H
+#define GRADUS_TESTS_FUZZ_DAMAGE_H
 
 #include <stdint.h>
 #include <stdlib.h>

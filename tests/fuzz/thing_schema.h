@@ -1,6 +1,6 @@
 /* thing_schema.h - a protobuf message with every type of field, for tests of reader and writer. */
-#ifndef TESTS_FUZZ_THING_SCHEMA_H
-#define TESTS_FUZZ_THING_SCHEMA_H
+#ifndef GRADUS_TESTS_FUZZ_THING_SCHEMA_H
+#define GRADUS_TESTS_FUZZ_THING_SCHEMA_H
 
 #include "format/protobuf.h"
 

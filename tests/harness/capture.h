@@ -6,8 +6,8 @@
  *     CHECK(captured.warnings == 1 && strstr(captured.text, "is not saved"));
  *     end_log_capture();
  */
-#ifndef GRADUS_TESTS_CAPTURE_H
-#define GRADUS_TESTS_CAPTURE_H
+#ifndef GRADUS_TESTS_HARNESS_CAPTURE_H
+#define GRADUS_TESTS_HARNESS_CAPTURE_H
 
 #include "gradus/status.h"
 

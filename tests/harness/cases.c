@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef struct reader {
     test_cases *cases;
@@ -242,7 +242,7 @@ static bool begin_block(reader *r, const char *name, bool is_layer) {
     r->block = NULL;
     r->skipping = r->only_op && strcmp(r->only_op, name) != 0;
     if (r->skipping) return true;
-    const gd_maker *layer = is_layer ? gd_maker_find("layer", name) : NULL;
+    const gd_factory *layer = is_layer ? gd_factory_find("layer", name) : NULL;
     const gd_op *op = is_layer ? (layer ? &layer->record : NULL) : gd_op_find(name);
     if (!op) {
         r->skipping = true;

@@ -1,6 +1,6 @@
 /* cases.h - reads the test cases of tests/cases/, whose README.md describes the format. */
-#ifndef GRADUS_TESTS_CASES_H
-#define GRADUS_TESTS_CASES_H
+#ifndef GRADUS_TESTS_HARNESS_CASES_H
+#define GRADUS_TESTS_HARNESS_CASES_H
 
 #include "gradus/gradus.h"
 
@@ -57,9 +57,9 @@ struct test_block {
     const char *file; /* "elementwise.txt" */
     const char *family;
     int line;
-    const gd_op *op;              /* the op, or the record of the layer */
-    const struct gd_maker *layer; /* NULL: this is the block of an op */
-    char *torch;                  /* the PyTorch expression; NULL: PyTorch has no equivalent */
+    const gd_op *op;                /* the op, or the record of the layer */
+    const struct gd_factory *layer; /* NULL: this is the block of an op */
+    char *torch;                    /* the PyTorch expression; NULL: PyTorch has no equivalent */
     char *call;      /* layer: the call of PyTorch's module `m`; NULL: with the inputs in order */
     unsigned dtypes; /* bit set: the dtypes of the block's variants */
     bool dtypes_given;

@@ -3,8 +3,8 @@
  * A test that checks the files of a killed process should call the library only in children: one
  * child writes, another reads. Each child then starts with an uninitialized library.
  */
-#ifndef GRADUS_TESTS_CHILD_H
-#define GRADUS_TESTS_CHILD_H
+#ifndef GRADUS_TESTS_HARNESS_CHILD_H
+#define GRADUS_TESTS_HARNESS_CHILD_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -1,6 +1,6 @@
 /* clean_test.h - tests that must not leak objects or memory of the library. */
-#ifndef GRADUS_CLEAN_TEST_H
-#define GRADUS_CLEAN_TEST_H
+#ifndef GRADUS_TESTS_HARNESS_CLEAN_TEST_H
+#define GRADUS_TESTS_HARNESS_CLEAN_TEST_H
 
 #include "gradus/device.h"
 #include "gradus/scope.h"

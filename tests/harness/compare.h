@@ -1,6 +1,6 @@
 /* compare.h - compares tensors: within a tolerance, bit by bit, or by their largest difference. */
-#ifndef GRADUS_TESTS_COMPARE_H
-#define GRADUS_TESTS_COMPARE_H
+#ifndef GRADUS_TESTS_HARNESS_COMPARE_H
+#define GRADUS_TESTS_HARNESS_COMPARE_H
 
 #include "gradus/gradus.h"
 

@@ -1,6 +1,6 @@
 /* control_models.h - functions with branches and loops, for the tests of control flow. */
-#ifndef CONTROL_MODELS_H
-#define CONTROL_MODELS_H
+#ifndef GRADUS_TESTS_HARNESS_CONTROL_MODELS_H
+#define GRADUS_TESTS_HARNESS_CONTROL_MODELS_H
 
 #include "gradus/gradus.h"
 

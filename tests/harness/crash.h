@@ -4,8 +4,8 @@
  * A test gives the rules of what it saves. The checks call them in children only, so that each of
  * them starts with an uninitialized library.
  */
-#ifndef GRADUS_TESTS_CRASH_H
-#define GRADUS_TESTS_CRASH_H
+#ifndef GRADUS_TESTS_HARNESS_CRASH_H
+#define GRADUS_TESTS_HARNESS_CRASH_H
 
 typedef struct crash_rules {
     const char *folder;      /* has the saved files and nothing else */

@@ -1,7 +1,7 @@
 /* data.h - the input data of a case: a pure function of the op, the case's text, the input's name
  * and the element's index, so that every run on every machine has the same data. */
-#ifndef GRADUS_TESTS_DATA_H
-#define GRADUS_TESTS_DATA_H
+#ifndef GRADUS_TESTS_HARNESS_DATA_H
+#define GRADUS_TESTS_HARNESS_DATA_H
 
 #include "cases.h"
 

@@ -7,8 +7,8 @@
  * Golden results depend on draw_at (harness/data.c, zoo_rule.c and test_metrics.c of unit/); the Python
  * programs in tests/golden/ have the same formula.
  */
-#ifndef GRADUS_TESTS_DRAW_H
-#define GRADUS_TESTS_DRAW_H
+#ifndef GRADUS_TESTS_HARNESS_DRAW_H
+#define GRADUS_TESTS_HARNESS_DRAW_H
 
 #include <stdbool.h>
 #include <stdint.h>

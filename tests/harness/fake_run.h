@@ -1,6 +1,6 @@
 /* fake_run.h - a run without training: sends events with chosen values to callbacks. */
-#ifndef GRADUS_FAKE_RUN_H
-#define GRADUS_FAKE_RUN_H
+#ifndef GRADUS_TESTS_HARNESS_FAKE_RUN_H
+#define GRADUS_TESTS_HARNESS_FAKE_RUN_H
 
 #include <math.h>
 #include <stdio.h>

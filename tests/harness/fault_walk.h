@@ -13,8 +13,8 @@
  * The walk ends after the first round that makes fewer allocations. fault_next fails the test if a
  * round leaks objects or bytes, or if the walk does not end.
  */
-#ifndef GRADUS_TESTS_FAULT_WALK_H
-#define GRADUS_TESTS_FAULT_WALK_H
+#ifndef GRADUS_TESTS_HARNESS_FAULT_WALK_H
+#define GRADUS_TESTS_HARNESS_FAULT_WALK_H
 
 #include "core/error.h"
 #include "gradus/device.h"

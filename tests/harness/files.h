@@ -2,8 +2,8 @@
  *
  * The program aborts if a file cannot be written: the test cannot continue without it.
  */
-#ifndef GRADUS_TESTS_FILES_H
-#define GRADUS_TESTS_FILES_H
+#ifndef GRADUS_TESTS_HARNESS_FILES_H
+#define GRADUS_TESTS_HARNESS_FILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

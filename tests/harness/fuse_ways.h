@@ -1,7 +1,7 @@
 /* fuse_ways.h - runs a function of tensors eagerly, as a plan by the evaluator, and as a plan with
  * compiled kernels, and compares the results. For the tests of fused kernels. */
-#ifndef GRADUS_TESTS_FUSE_WAYS_H
-#define GRADUS_TESTS_FUSE_WAYS_H
+#ifndef GRADUS_TESTS_HARNESS_FUSE_WAYS_H
+#define GRADUS_TESTS_HARNESS_FUSE_WAYS_H
 
 #include "fuse_ways_knobs.h"
 #include "gradus/gradus.h"

@@ -1,6 +1,6 @@
 /* fuse_ways_knobs.h - selects whether plans run fused kernels by the evaluator or compiled. */
-#ifndef GRADUS_TESTS_FUSE_WAYS_KNOBS_H
-#define GRADUS_TESTS_FUSE_WAYS_KNOBS_H
+#ifndef GRADUS_TESTS_HARNESS_FUSE_WAYS_KNOBS_H
+#define GRADUS_TESTS_HARNESS_FUSE_WAYS_KNOBS_H
 
 /* Both settings fuse as much as possible, even if that is slower. */
 void use_evaluator(void);

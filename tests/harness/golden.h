@@ -1,6 +1,6 @@
 /* golden.h - PyTorch's results, stored by tests/golden/make.py, one file per family. */
-#ifndef GRADUS_TESTS_GOLDEN_H
-#define GRADUS_TESTS_GOLDEN_H
+#ifndef GRADUS_TESTS_HARNESS_GOLDEN_H
+#define GRADUS_TESTS_HARNESS_GOLDEN_H
 
 #include "run.h"
 

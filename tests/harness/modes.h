@@ -1,6 +1,6 @@
 /* modes.h - the modes of modes_symbolic.c and modes_device.c, for the table in modes.c. */
-#ifndef GRADUS_TESTS_MODES_H
-#define GRADUS_TESTS_MODES_H
+#ifndef GRADUS_TESTS_HARNESS_MODES_H
+#define GRADUS_TESTS_HARNESS_MODES_H
 
 #include "run.h"
 

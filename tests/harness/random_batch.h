@@ -1,6 +1,6 @@
 /* random_batch.h - random ops on values (N, COLUMNS) of f64, for any N. */
-#ifndef GRADUS_TESTS_RANDOM_BATCH_H
-#define GRADUS_TESTS_RANDOM_BATCH_H
+#ifndef GRADUS_TESTS_HARNESS_RANDOM_BATCH_H
+#define GRADUS_TESTS_HARNESS_RANDOM_BATCH_H
 
 #include "draw.h"
 #include "random_graphs.h"

@@ -1,7 +1,7 @@
 /* random_dtypes.c - random ops on values (rows, columns) of all dtypes. */
 #include "random_dtypes.h"
 
-enum { MOST_VALUES = 64 };
+enum { MAX_VALUES = 64 };
 
 static int rows, columns; /* the shape of all values; columns is even */
 
@@ -163,10 +163,10 @@ static gd_tensor *random_discrete_op(draws *d, gd_tensor *a, gd_tensor *b) {
 
 results dtype_graph(uint64_t seed, enum kind kind, gd_tensor *const *in) {
     draws d = {seed * 7919 + 6};
-    gd_tensor *pool[MOST_VALUES] = {in[0], in[1], in[2], in[3]};
+    gd_tensor *pool[MAX_VALUES] = {in[0], in[1], in[2], in[3]};
     results r = {.count = 0};
     int n = INPUTS;
-    const int length = 3 + draw_below(&d, draw_below(&d, 4) ? 12 : MOST_VALUES - 10);
+    const int length = 3 + draw_below(&d, draw_below(&d, 4) ? 12 : MAX_VALUES - 10);
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)],
                   *y;
@@ -175,7 +175,7 @@ results dtype_graph(uint64_t seed, enum kind kind, gd_tensor *const *in) {
         else if (op_group == 1 && kind != FLOATS) y = random_discrete_op(&d, a, b);
         else y = random_smooth_op(&d, a, b, kind);
         pool[n++] = y;
-        if (draw_below(&d, 5) == 0 && r.count < MOST_RESULTS - 1) r.at[r.count++] = y;
+        if (draw_below(&d, 5) == 0 && r.count < MAX_RESULTS - 1) r.at[r.count++] = y;
     }
     r.at[r.count++] = pool[n - 1];
     return r;

@@ -1,6 +1,6 @@
 /* random_dtypes.h - random ops on values (rows, columns) of all dtypes. */
-#ifndef GRADUS_TESTS_RANDOM_DTYPES_H
-#define GRADUS_TESTS_RANDOM_DTYPES_H
+#ifndef GRADUS_TESTS_HARNESS_RANDOM_DTYPES_H
+#define GRADUS_TESTS_HARNESS_RANDOM_DTYPES_H
 
 #include "draw.h"
 #include "random_graphs.h"

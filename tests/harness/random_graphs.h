@@ -2,15 +2,15 @@
  *
  * GRADUS_GRAPHS=10000 build/tests/test_random_NAME is a long search; GRADUS_GRAPH=4711 runs one
  * seed. */
-#ifndef GRADUS_TESTS_RANDOM_GRAPHS_H
-#define GRADUS_TESTS_RANDOM_GRAPHS_H
+#ifndef GRADUS_TESTS_HARNESS_RANDOM_GRAPHS_H
+#define GRADUS_TESTS_HARNESS_RANDOM_GRAPHS_H
 
 #include "gradus/gradus.h"
 
-enum { MOST_RESULTS = 48 };
+enum { MAX_RESULTS = 48 };
 
 typedef struct results {
-    gd_tensor *at[MOST_RESULTS];
+    gd_tensor *at[MAX_RESULTS];
     int count;
 } results;
 

@@ -1,6 +1,6 @@
 /* run.h - runs one case: builds its inputs, calls the op, and computes gradients. */
-#ifndef GRADUS_TESTS_RUN_H
-#define GRADUS_TESTS_RUN_H
+#ifndef GRADUS_TESTS_HARNESS_RUN_H
+#define GRADUS_TESTS_HARNESS_RUN_H
 
 #include "data.h"
 

@@ -10,8 +10,8 @@
  *     ... the same calls ...
  *     scalar_end();
  */
-#ifndef GRADUS_TESTS_SCALAR_KERNELS_H
-#define GRADUS_TESTS_SCALAR_KERNELS_H
+#ifndef GRADUS_TESTS_HARNESS_SCALAR_KERNELS_H
+#define GRADUS_TESTS_HARNESS_SCALAR_KERNELS_H
 
 #include "codegen/native.h"
 #include "dispatch/op.h"

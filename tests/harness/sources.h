@@ -1,6 +1,6 @@
 /* sources.h - reads the project's own sources, for tests of the sources. */
-#ifndef GRADUS_TESTS_SOURCES_H
-#define GRADUS_TESTS_SOURCES_H
+#ifndef GRADUS_TESTS_HARNESS_SOURCES_H
+#define GRADUS_TESTS_HARNESS_SOURCES_H
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* stack.h - measures the stack that a function uses: it runs in a thread whose stack was filled
  * with a pattern. */
-#ifndef GRADUS_TESTS_STACK_H
-#define GRADUS_TESTS_STACK_H
+#ifndef GRADUS_TESTS_HARNESS_STACK_H
+#define GRADUS_TESTS_HARNESS_STACK_H
 
 #include <pthread.h>
 #include <stdint.h>

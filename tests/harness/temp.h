@@ -7,8 +7,8 @@
  * of fork() uses its parent's folder and does not remove it. Returned paths stay valid until the
  * process exits. files.h reads and writes files.
  */
-#ifndef GRADUS_TESTS_TEMP_H
-#define GRADUS_TESTS_TEMP_H
+#ifndef GRADUS_TESTS_HARNESS_TEMP_H
+#define GRADUS_TESTS_HARNESS_TEMP_H
 
 #include <stddef.h>
 

@@ -8,8 +8,8 @@
  * `program PART` runs the tests whose names contain PART. The program prints each failure, then
  * "N passed, N failed", and returns nonzero when a test failed.
  */
-#ifndef GRADUS_TEST_H
-#define GRADUS_TEST_H
+#ifndef GRADUS_TESTS_HARNESS_TEST_H
+#define GRADUS_TESTS_HARNESS_TEST_H
 
 #include <stdio.h>
 #include <stdlib.h>

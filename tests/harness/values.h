@@ -1,6 +1,6 @@
 /* values.h - creates tensors with simple known values. */
-#ifndef GRADUS_TESTS_VALUES_H
-#define GRADUS_TESTS_VALUES_H
+#ifndef GRADUS_TESTS_HARNESS_VALUES_H
+#define GRADUS_TESTS_HARNESS_VALUES_H
 
 #include "gradus/gradus.h"
 

@@ -29,7 +29,8 @@ static bool modules() {
     same.padding = 1;
     gd_module *conv = gd_nn_conv2d_at(GD_HERE, &same), *drop = gd_nn_dropout();
 #endif
-    GD_CHILD(net, m->body, gd_nn_sequential(conv, gd_nn_relu(), gd_nn_max_pool2d(2), gd_nn_flatten(), drop));
+    GD_CHILD(net, m->body,
+             gd_nn_sequential(conv, gd_nn_relu(), gd_nn_max_pool2d(2), gd_nn_flatten(), drop));
     GD_CHILD(net, m->head, gd_nn_linear(GD_ANY, 10));
     gd_tensor *y = gd_module_forward(net, gd_randn(gd_dims(2, 1, 8, 8)));
     gd_tensor *loss = gd_module_forward(gd_nn_mse_loss(), y, gd_zeros(gd_dims(2, 10)));
@@ -41,7 +42,8 @@ static bool modules() {
 // A device, its name, or nullptr for the CPU.
 static bool devices() {
     if (gd_to_device(gd_scalar(1), "cpu") == nullptr) return false;
-    const bool named = gd_set_default_device("cpu") == GD_OK, given = gd_set_default_device(gd_device_get("cpu")) == GD_OK;
+    const bool named = gd_set_default_device("cpu") == GD_OK,
+               given = gd_set_default_device(gd_device_get("cpu")) == GD_OK;
     return named && given && gd_set_default_device(nullptr) == GD_OK && !gd_failed();
 }
 

@@ -42,7 +42,7 @@ static void compare_layers(const test_case *c, gd_dtype dtype, const char *what,
 
 /* The options of the case, with GD_ANY for those that the layer infers from its inputs. */
 static bool replace_inferred(const test_case *c, char *text, size_t size) {
-    const gd_maker *maker = c->block->layer;
+    const gd_factory *factory = c->block->layer;
     bool any = false;
     size_t used = 0;
     char copy[1024], *rest = copy;
@@ -51,9 +51,9 @@ static bool replace_inferred(const test_case *c, char *text, size_t size) {
     for (char *word; (word = strtok_r(rest, " ", &rest));) {
         const size_t n = strcspn(word, "=");
         bool inferred = false; /* one number, not a list of several */
-        for (int i = 0; i < maker->n_finds; i++)
-            inferred |= strlen(maker->finds[i].option) == n &&
-                        strncmp(maker->finds[i].option, word, n) == 0 && !strchr(word, ',');
+        for (int i = 0; i < factory->n_finds; i++)
+            inferred |= strlen(factory->finds[i].option) == n &&
+                        strncmp(factory->finds[i].option, word, n) == 0 && !strchr(word, ',');
         any |= inferred;
         used += inferred
                     ? (size_t)snprintf(text + used, size - used, "%.*s=%d ", (int)n, word, GD_ANY)

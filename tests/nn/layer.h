@@ -4,7 +4,7 @@
 
 #include "compare.h"
 #include "golden.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 #include "report.h"
 #include "run.h"
 

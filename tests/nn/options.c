@@ -87,8 +87,8 @@ void suite_nn_options(const test_cases *cases) {
 }
 
 void suite_nn_coverage(const test_cases *cases) {
-    const gd_maker *m;
-    for (int i = 0; (m = gd_maker_at("layer", i)); i++) {
+    const gd_factory *m;
+    for (int i = 0; (m = gd_factory_at("layer", i)); i++) {
         bool any = false;
         for (int b = 0; b < cases->n_blocks; b++)
             any |= cases->blocks[b].layer == m && cases->blocks[b].n_cases > 0;

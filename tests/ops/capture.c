@@ -31,7 +31,7 @@ static gd_status count_download(gd_device *d, gd_queue queue, void *to, const vo
     counts.copies++;
     return original->download(d, queue, to, from, n);
 }
-static gd_status count_wait(gd_device *d, gd_event *event) {
+static gd_status count_wait(gd_device *d, gd_queue_event *event) {
     counts.waits++;
     return original->event_wait(d, event);
 }

@@ -4,8 +4,8 @@
  * accumulation, clipping, validation, metrics, early stopping, a callback with state, and
  * checkpoints. Early stopping ends it after 84 batches.
  */
-#ifndef GRADUS_TESTS_KILLED_RUN_H
-#define GRADUS_TESTS_KILLED_RUN_H
+#ifndef GRADUS_TESTS_TRAIN_KILLED_RUN_H
+#define GRADUS_TESTS_TRAIN_KILLED_RUN_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* mix.h - replaces one part of a checkpoint by that of another checkpoint. */
-#ifndef GRADUS_TESTS_MIX_H
-#define GRADUS_TESTS_MIX_H
+#ifndef GRADUS_TESTS_TRAIN_MIX_H
+#define GRADUS_TESTS_TRAIN_MIX_H
 
 #include <stdbool.h>
 

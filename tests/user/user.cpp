@@ -24,7 +24,9 @@ int main() {
     pool.stride = {2, 1};
     if (gd_tensor_dim(gd_avg_pool2d_at(GD_HERE, image, &pool), 3) != 5) return 1;
     const long long big = 9007199254740993; // not representable as a double
-    if (gd_item_int(gd_sum_at(GD_HERE, gd_full_like_at(GD_HERE, gd_scalar_of(big, GD_I64), big, nullptr), nullptr)) != big)
+    if (gd_item_int(gd_sum_at(GD_HERE,
+                              gd_full_like_at(GD_HERE, gd_scalar_of(big, GD_I64), big, nullptr),
+                              nullptr)) != big)
         return 1;
     gd_clamp_options between;
     between.min = 0.5;
@@ -32,11 +34,14 @@ int main() {
     if (gd_item(gd_max_at(GD_HERE, gd_clamp_at(GD_HERE, x, &between), nullptr)) != 2) return 1;
     gd_tensor *const list[] = {x, x};
     if (gd_tensor_is_error(gd_call("cat", (gd_tensors{list, 2}), "axis=1"))) return 1;
-    gd_tensor *second = gd_index(x, GD_ALL, 1), *picked = gd_index(x, gd_range(0, GD_END), gd_scalar_int(-1), GD_NEWAXIS);
+    gd_tensor *second = gd_index(x, GD_ALL, 1),
+              *picked = gd_index(x, gd_range(0, GD_END), gd_scalar_int(-1), GD_NEWAXIS);
     if (gd_tensor_numel(second) != 2 || gd_tensor_rank(picked) != 2) return 1;
     gd_index_put_options adding;
     adding.accumulate = true;
-    if (gd_tensor_is_error(gd_index_put_at(GD_HERE, x, gd_places(0, gd_scalar_int(2)), gd_scalar(1), &adding))) return 1;
+    if (gd_tensor_is_error(
+            gd_index_put_at(GD_HERE, x, gd_places(0, gd_scalar_int(2)), gd_scalar(1), &adding)))
+        return 1;
     if (gd_failed()) {
         std::fprintf(stderr, "%s\n", gd_error_message());
         return 1;

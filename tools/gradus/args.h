@@ -7,8 +7,8 @@
  *         {"epochs", INTEGER, &epochs, "N", "passes over all samples"},
  *         {0}};
  */
-#ifndef GRADUS_TOOL_ARGS_H
-#define GRADUS_TOOL_ARGS_H
+#ifndef GRADUS_TOOLS_GRADUS_ARGS_H
+#define GRADUS_TOOLS_GRADUS_ARGS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* tool.h - functions that the commands of the gradus tool share. */
-#ifndef GRADUS_TOOL_H
-#define GRADUS_TOOL_H
+#ifndef GRADUS_TOOLS_GRADUS_TOOL_H
+#define GRADUS_TOOLS_GRADUS_TOOL_H
 
 #include <stdio.h>
 

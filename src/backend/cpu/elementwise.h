@@ -1,6 +1,6 @@
 /* elementwise.h - the interface of generated elementwise kernels, and how they are found. */
-#ifndef GRADUS_CPU_ELEMENTWISE_H
-#define GRADUS_CPU_ELEMENTWISE_H
+#ifndef GRADUS_BACKEND_CPU_ELEMENTWISE_H
+#define GRADUS_BACKEND_CPU_ELEMENTWISE_H
 
 #include <stddef.h>
 #include <stdint.h>

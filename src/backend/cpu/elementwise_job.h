@@ -1,7 +1,7 @@
 /* elementwise_job.h - how the CPU runs elementwise and fused ops: programs, which compute tiles of
  * an expression, and jobs, which apply a program to the operands of a call. */
-#ifndef GRADUS_CPU_ELEMENTWISE_JOB_H
-#define GRADUS_CPU_ELEMENTWISE_JOB_H
+#ifndef GRADUS_BACKEND_CPU_ELEMENTWISE_JOB_H
+#define GRADUS_BACKEND_CPU_ELEMENTWISE_JOB_H
 
 #include "backend/cpu/elementwise.h"
 #include "codegen/fusion_rules.h"

@@ -380,7 +380,7 @@ static gd_status elementwise_reference_run(gd_kernel_call *call) {
     const gd_view *shape = &call->out[0];
     bool real = op->flags & GD_OP_FLOAT || !(gd_ir_types(op->ir) & GD_PRIM_INT) ||
                 (call->n_in == 0 && shape->dtype == GD_F64) ||
-                (shape->dtype == GD_F64 && !(op->flags & GD_OP_TRUTH));
+                (shape->dtype == GD_F64 && !(op->flags & GD_OP_PREDICATE));
     for (int i = 0; i < call->n_in; i++) real |= call->in[i].dtype == GD_F64;
     int64_t total = gd_numel(shape->rank, shape->dims);
     for (int64_t e = 0; e < total; e++) {

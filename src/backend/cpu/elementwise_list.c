@@ -17,17 +17,17 @@
 enum {
     TILE = 512,            /* elements of one kernel call, and of the tile of a number */
     TASK_ELEMENTS = 16384, /* elements of a task */
-    MAX_NUMBERS = 8,
-    BUFFER_BYTES = MAX_NUMBERS * TILE * 8,
+    MAX_SCALARS = 8,
+    BUFFER_BYTES = MAX_SCALARS * TILE * 8,
 };
 
 /* A call of an op for `count` entries (gd_each in dispatch/call.h). Entry i has the inputs
- * in[i * width], ..., in[(i + 1) * width - 1], then the numbers, and the outputs
+ * in[i * width], ..., in[(i + 1) * width - 1], then the scalars, and the outputs
  * out[i * written], ..., out[(i + 1) * written - 1]. */
 typedef struct list_job {
     const gd_kernel_call *call;
-    const gd_view *numbers; /* rank 0, or rank 1 with one element per entry */
-    int count, width, n_numbers, written;
+    const gd_view *scalars; /* rank 0, or rank 1 with one element per entry */
+    int count, width, n_scalars, written;
     gd_dtype dtype; /* the compute dtype; f32 or f64 if fn is set */
     size_t size;    /* bytes of an element */
     gd_ew_fn fn;    /* the op's compiled kernel; NULL: every entry runs as a single call */
@@ -36,19 +36,19 @@ typedef struct list_job {
 } list_job;
 
 static list_job list_job_of(const gd_kernel_call *call) {
-    /* n_in = each * width + n_numbers, the op has width + n_numbers inputs, and each > 1. */
+    /* n_in = each * width + n_scalars, the op has width + n_scalars inputs, and each > 1. */
     const int count = call->each, width = (call->n_in - call->op->n_inputs) / (count - 1);
     return (list_job){.call = call,
-                      .numbers = call->in + count * width,
+                      .scalars = call->in + count * width,
                       .count = count,
                       .width = width,
-                      .n_numbers = call->op->n_inputs - width,
+                      .n_scalars = call->op->n_inputs - width,
                       .written = call->n_out / count};
 }
 
 /* Number k of entry i, as a tensor of rank 0. */
-static gd_view number_of_entry(const list_job *l, int k, int i) {
-    gd_view v = l->numbers[k];
+static gd_view scalar_of_entry(const list_job *l, int k, int i) {
+    gd_view v = l->scalars[k];
     if (v.rank == 1) v.data = (char *)v.data + i * v.strides[0] * (int64_t)gd_dtype_size(v.dtype);
     v.rank = 0;
     return v;
@@ -58,10 +58,10 @@ static gd_view number_of_entry(const list_job *l, int k, int i) {
 static gd_kernel_call entry_call(const list_job *l, int i, gd_view *views) {
     gd_kernel_call one = *l->call;
     memcpy(views, l->call->in + i * l->width, (size_t)l->width * sizeof *views);
-    for (int k = 0; k < l->n_numbers; k++) views[l->width + k] = number_of_entry(l, k, i);
+    for (int k = 0; k < l->n_scalars; k++) views[l->width + k] = scalar_of_entry(l, k, i);
     one.each = 0;
     one.in = views;
-    one.n_in = l->width + l->n_numbers;
+    one.n_in = l->width + l->n_scalars;
     one.out = l->call->out + i * l->written;
     one.n_out = l->written;
     return one;
@@ -83,16 +83,16 @@ static int64_t contiguous_elements(const list_job *l, int i) {
 /* --- tasks ------------------------------------------------------------------------------------ */
 
 /* A tile for each number, filled with its value, because kernels read all operands as arrays. Most
- * entries have the same numbers, so a tile is refilled only when the value changes. */
-typedef struct number_tiles {
+ * entries have the same scalars, so a tile is refilled only when the value changes. */
+typedef struct scalar_tiles {
     char *tiles;
-    double value[MAX_NUMBERS];
-    int64_t filled[MAX_NUMBERS]; /* elements that have the value */
-} number_tiles;
+    double value[MAX_SCALARS];
+    int64_t filled[MAX_SCALARS]; /* elements that have the value */
+} scalar_tiles;
 
 /* The tile of number k for entry i, with at least n elements filled. */
-static const void *fill_number_tile(const list_job *l, number_tiles *t, int k, int i, int64_t n) {
-    const gd_view number = number_of_entry(l, k, i);
+static const void *fill_scalar_tile(const list_job *l, scalar_tiles *t, int k, int i, int64_t n) {
+    const gd_view number = scalar_of_entry(l, k, i);
     const double value = gd_load_f64(number.dtype, number.data);
     char *tile = t->tiles + (size_t)k * TILE * l->size;
     if (memcmp(&t->value[k], &value, sizeof value) != 0) t->filled[k] = 0;
@@ -106,12 +106,12 @@ static const void *fill_number_tile(const list_job *l, number_tiles *t, int k, i
 }
 
 /* Computes elements [from, to) of entry i. */
-static void run_entry(const list_job *l, int i, int64_t from, int64_t to, number_tiles *t) {
+static void run_entry(const list_job *l, int i, int64_t from, int64_t to, scalar_tiles *t) {
     const gd_view *in = l->call->in + i * l->width, *out = l->call->out + i * l->written;
     const void *inputs[GD_EW_OPERANDS];
     void *outputs[GD_EW_OPERANDS];
-    for (int k = 0; k < l->n_numbers; k++)
-        inputs[l->width + k] = fill_number_tile(l, t, k, i, to - from < TILE ? to - from : TILE);
+    for (int k = 0; k < l->n_scalars; k++)
+        inputs[l->width + k] = fill_scalar_tile(l, t, k, i, to - from < TILE ? to - from : TILE);
     for (int64_t e = from; e < to; e += TILE) {
         for (int k = 0; k < l->width; k++)
             inputs[k] = (const char *)in[k].data + (size_t)e * l->size;
@@ -123,7 +123,7 @@ static void run_entry(const list_job *l, int i, int64_t from, int64_t to, number
 static void elements_task(void *arg, int64_t task) {
     const list_job *l = arg;
     GD_TILE(char, tiles, BUFFER_BYTES);
-    number_tiles numbers = {.tiles = tiles};
+    scalar_tiles scalars = {.tiles = tiles};
     const int64_t from = task * TASK_ELEMENTS, total = l->ends[l->count - 1],
                   to = total - from < TASK_ELEMENTS ? total : from + TASK_ELEMENTS;
     int low = 0, high = l->count - 1; /* binary search: the first entry that ends after `from` */
@@ -137,7 +137,7 @@ static void elements_task(void *arg, int64_t task) {
         if (begin >= to) break;
         if (begin < end)
             run_entry(l, i, from > begin ? from - begin : 0, (to < end ? to : end) - begin,
-                      &numbers);
+                      &scalars);
     }
 }
 
@@ -149,7 +149,7 @@ static size_t elementwise_list_compiled_workspace(const gd_kernel_call *call) {
 
 static bool elementwise_list_compiled_match(const gd_kernel_call *call) {
     return call->op->n_inputs + call->n_out / call->each <= GD_EW_OPERANDS &&
-           list_job_of(call).n_numbers <= MAX_NUMBERS;
+           list_job_of(call).n_scalars <= MAX_SCALARS;
 }
 
 /*kernel elementwise_list.compiled  rank 10

@@ -9,8 +9,8 @@
  * All of them are compiled with -ffp-contract=off: only explicit calls of v_fma_* and the like fuse
  * a product and a sum.
  */
-#ifndef GRADUS_CPU_ISA_H
-#define GRADUS_CPU_ISA_H
+#ifndef GRADUS_BACKEND_CPU_ISA_H
+#define GRADUS_BACKEND_CPU_ISA_H
 
 typedef enum gd_isa { GD_ISA_BASE, GD_ISA_AVX2, GD_ISA_AVX512, GD_ISA_COUNT } gd_isa;
 

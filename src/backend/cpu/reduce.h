@@ -2,14 +2,14 @@
  * one table for each accumulator dtype and instruction set (reduce_template.h).
  *
  * A reduction is a tree. A leaf is a short run of elements (or a few rows, with one result per
- * column) that fits into L1, and has a state of one or two numbers; states are merged pairwise. The
+ * column) that fits into L1, and has a state of one or two values; states are merged pairwise. The
  * tree depends on the shape alone, so the bits do not depend on the number of threads. Its depth is
  * logarithmic, so sums have small rounding errors (pairwise summation).
  *
  * The accumulator dtype is f32 (also for f16 and bf16), f64 or i64 (all integers and bools).
  */
-#ifndef GRADUS_CPU_REDUCE_H
-#define GRADUS_CPU_REDUCE_H
+#ifndef GRADUS_BACKEND_CPU_REDUCE_H
+#define GRADUS_BACKEND_CPU_REDUCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,11 +76,11 @@ typedef struct gd_reduction {
     gd_fold fold;
     gd_finish finish;
     double p;
-    gd_dtype type;    /* accumulator dtype: f32, f64 or i64 */
-    uint32_t mask;    /* bit k: axis k is reduced */
-    bool in_order;    /* argmax, argmin: axes keep their order, because the index depends on it */
-    bool two_numbers; /* the state has two numbers */
-    gd_view *y, *y1;  /* outputs: results, and second numbers of the states; either may be NULL */
+    gd_dtype type;   /* accumulator dtype: f32, f64 or i64 */
+    uint32_t mask;   /* bit k: axis k is reduced */
+    bool in_order;   /* argmax, argmin: axes keep their order, because the index depends on it */
+    bool two_values; /* the state has two values */
+    gd_view *y, *y1; /* outputs: results, and second values of the states; either may be NULL */
     /* Fusion with a producer: computes elements [first, first + n) into `to`, each element once. x
      * then only has a shape and strides: contiguous, of dtype `type`, its data is not read. NULL:
      * reads x. */

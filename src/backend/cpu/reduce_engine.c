@@ -156,7 +156,7 @@ static void reduce_wide_leaf(const reduce_job *j, const char *base, int64_t leaf
         j->isa->merge(j->r.fold, cols * half, count, wide0, wide1, count,
                       wide0 + cols * half * j->state_size, wide1 + cols * half * j->second_size);
     memcpy(s0, wide0, (size_t)(cols * j->state_size));
-    if (j->r.two_numbers) memcpy(s1, wide1, (size_t)(cols * j->second_size));
+    if (j->r.two_values) memcpy(s1, wide1, (size_t)(cols * j->second_size));
 }
 
 static void reduce_leaf(const reduce_job *j, const char *base, int64_t leaf, int64_t cols,
@@ -200,7 +200,7 @@ static void reduce_segment(const reduce_job *j, const char *base, int64_t first,
     int depth = 0;
     if (first == end) {
         store_identity(j, cols, s0);
-        if (j->r.two_numbers) memset(s1, 0, (size_t)(cols * j->second_size));
+        if (j->r.two_values) memset(s1, 0, (size_t)(cols * j->second_size));
         return;
     }
     if (end - first == 1) {
@@ -311,7 +311,7 @@ void gd_reduce(const gd_view *x, const gd_reduction *r, void *workspace) {
     j.isa = r->type == GD_F32   ? GD_ISA_CALL(gd_reducer_f32)
             : r->type == GD_F64 ? GD_ISA_CALL(gd_reducer_f64)
                                 : GD_ISA_CALL(gd_reducer_i64);
-    if (j.segments > 1) { /* the second numbers come first, because indices need 8-byte alignment */
+    if (j.segments > 1) { /* the second values come first, because indices need 8-byte alignment */
         j.partial1 = workspace;
         j.partial0 = (char *)workspace + j.groups * j.segments * j.inner.dim * j.second_size;
     }

@@ -98,7 +98,7 @@ void gd_reduce_plan(reduce_job *j, const gd_view *x, const gd_reduction *r) {
     j->size = (int64_t)gd_dtype_size(r->type);
     j->state = r->fold == GD_FOLD_MOMENTS ? GD_F64 : r->type;
     j->state_size = (int64_t)gd_dtype_size(j->state);
-    j->second_size = !r->two_numbers ? 0 : r->in_order ? (int64_t)sizeof(int64_t) : j->state_size;
+    j->second_size = !r->two_values ? 0 : r->in_order ? (int64_t)sizeof(int64_t) : j->state_size;
     const gd_view *y = r->y ? r->y : r->y1, *y1 = r->y1 ? r->y1 : r->y;
     int64_t y_size = (int64_t)gd_dtype_size(y->dtype), y1_size = (int64_t)gd_dtype_size(y1->dtype);
     bool keepdim = y->rank == x->rank;

@@ -10,8 +10,8 @@
  * results). If results have several segments, the states of the segments are stored in the
  * workspace and merged at the end: a split reduction.
  */
-#ifndef GRADUS_CPU_REDUCE_PLAN_H
-#define GRADUS_CPU_REDUCE_PLAN_H
+#ifndef GRADUS_BACKEND_CPU_REDUCE_PLAN_H
+#define GRADUS_BACKEND_CPU_REDUCE_PLAN_H
 
 #include "backend/cpu/reduce.h"
 
@@ -42,7 +42,7 @@ typedef struct {
     const gd_view *x;
     int64_t size, x_size;            /* bytes of an element of the accumulator dtype and of x */
     gd_dtype state;                  /* dtype of the first number of a state */
-    int64_t state_size, second_size; /* bytes of the two numbers of a state */
+    int64_t state_size, second_size; /* bytes of the two values of a state */
     reduce_axis kept[GD_MAX_RANK], reduced[GD_MAX_RANK];
     int n_kept, n_reduced;   /* without the innermost axes, `inner` and `run` */
     reduce_axis inner, run;  /* the innermost kept axis and the innermost reduced axis */

@@ -42,7 +42,7 @@
     X(COUNT, 0, MAP_TRUTH, V(add))       \
     X(MAX_ABS, 0, V(abs), V(max))        \
     X(MIN_ABS, LARGEST, V(abs), V(min))
-/* parts of the folds of two numbers; `extra` is subtracted */
+/* parts of the folds of two values; `extra` is subtracted */
 #define FOLD_PARTS(X)                            \
     X(SUM_DIFFERENCE, 0, MAP_DIFFERENCE, V(add)) \
     X(SUM_EXP_DIFFERENCE, 0, MAP_EXP_DIFFERENCE, V(add))

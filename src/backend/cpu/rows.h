@@ -1,7 +1,7 @@
 /* rows.h - row programs (codegen/row_program.h) on the CPU: the signature of compiled kernels, and
  * the reductions of the evaluator. */
-#ifndef GRADUS_CPU_ROWS_H
-#define GRADUS_CPU_ROWS_H
+#ifndef GRADUS_BACKEND_CPU_ROWS_H
+#define GRADUS_BACKEND_CPU_ROWS_H
 
 #include <stdint.h>
 

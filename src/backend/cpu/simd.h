@@ -13,8 +13,8 @@
  * Names: v_OP_TYPE, TYPE one of f32, f64, i32, i64. f32 and i32 have the same number of lanes, and
  * so have f64 and i64. f16 and bf16 are stored as uint16_t and computed as f32.
  */
-#ifndef GRADUS_CPU_SIMD_H
-#define GRADUS_CPU_SIMD_H
+#ifndef GRADUS_BACKEND_CPU_SIMD_H
+#define GRADUS_BACKEND_CPU_SIMD_H
 
 #include <stdint.h>
 

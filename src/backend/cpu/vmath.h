@@ -16,8 +16,8 @@
  *   vmath_f32_wide.h  f32 functions computed in double precision: pow, erfc, the gamma functions
  *   vmath_f64.h       double precision
  */
-#ifndef GRADUS_CPU_VMATH_H
-#define GRADUS_CPU_VMATH_H
+#ifndef GRADUS_BACKEND_CPU_VMATH_H
+#define GRADUS_BACKEND_CPU_VMATH_H
 
 #include "simd.h"
 

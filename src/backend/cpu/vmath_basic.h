@@ -1,6 +1,6 @@
 /* vmath_basic.h - arithmetic, comparisons and logic of floating-point vectors (see vmath.h). */
-#ifndef GRADUS_CPU_VMATH_BASIC_H
-#define GRADUS_CPU_VMATH_BASIC_H
+#ifndef GRADUS_BACKEND_CPU_VMATH_BASIC_H
+#define GRADUS_BACKEND_CPU_VMATH_BASIC_H
 
 #include "simd.h"
 

@@ -7,8 +7,8 @@
  * Integers that are added to exponents are unsigned and wrap: -1 is 2^32 - 1. Lanes of NaN may hold
  * any integer.
  */
-#ifndef GRADUS_CPU_VMATH_F32_H
-#define GRADUS_CPU_VMATH_F32_H
+#ifndef GRADUS_BACKEND_CPU_VMATH_F32_H
+#define GRADUS_BACKEND_CPU_VMATH_F32_H
 
 #include "vmath_basic.h"
 

@@ -1,6 +1,6 @@
 /* vmath_f32_trig.h - sine, cosine, tangent and their inverses in single precision (see vmath.h). */
-#ifndef GRADUS_CPU_VMATH_F32_TRIG_H
-#define GRADUS_CPU_VMATH_F32_TRIG_H
+#ifndef GRADUS_BACKEND_CPU_VMATH_F32_TRIG_H
+#define GRADUS_BACKEND_CPU_VMATH_F32_TRIG_H
 
 #include "vmath_f32.h"
 

@@ -6,8 +6,8 @@
  * treatment: rounding to f32 handles them. The functions named v_wide_* are accurate to about
  * 2^-30.
  */
-#ifndef GRADUS_CPU_VMATH_F32_WIDE_H
-#define GRADUS_CPU_VMATH_F32_WIDE_H
+#ifndef GRADUS_BACKEND_CPU_VMATH_F32_WIDE_H
+#define GRADUS_BACKEND_CPU_VMATH_F32_WIDE_H
 
 #include "vmath_f32.h"
 #include "vmath_f64.h"

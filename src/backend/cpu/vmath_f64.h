@@ -4,8 +4,8 @@
  * the last place: exp, exp2, expm1, log, log1p, tanh, erf. The others call libm lane by lane.
  * Polynomials are minimax fits; their ranges and errors are given beside them.
  */
-#ifndef GRADUS_CPU_VMATH_F64_H
-#define GRADUS_CPU_VMATH_F64_H
+#ifndef GRADUS_BACKEND_CPU_VMATH_F64_H
+#define GRADUS_BACKEND_CPU_VMATH_F64_H
 
 #include "vmath_basic.h"
 

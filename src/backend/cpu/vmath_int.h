@@ -3,8 +3,8 @@
  * Sums, differences, products and powers wrap (they are computed as unsigned). Division by zero
  * gives 0 for quotient and remainder, and the smallest integer divided by -1 is itself.
  */
-#ifndef GRADUS_CPU_VMATH_INT_H
-#define GRADUS_CPU_VMATH_INT_H
+#ifndef GRADUS_BACKEND_CPU_VMATH_INT_H
+#define GRADUS_BACKEND_CPU_VMATH_INT_H
 
 #include "core/float_to_int.h"
 #include "vmath_basic.h"

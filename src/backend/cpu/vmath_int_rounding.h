@@ -1,8 +1,8 @@
 /* vmath_int_rounding.h - rounding and classification of integers: rounding is the identity, and all
  * integers are finite.
  */
-#ifndef GRADUS_CPU_VMATH_INT_ROUNDING_H
-#define GRADUS_CPU_VMATH_INT_ROUNDING_H
+#ifndef GRADUS_BACKEND_CPU_VMATH_INT_ROUNDING_H
+#define GRADUS_BACKEND_CPU_VMATH_INT_ROUNDING_H
 
 #include "backend/cpu/vmath.h"
 

@@ -5,8 +5,8 @@
  * they are combined pairwise, and then the lanes are. The results of the chunks are combined in
  * order in f64.
  */
-#ifndef GRADUS_CPU_VMATH_ROW_H
-#define GRADUS_CPU_VMATH_ROW_H
+#ifndef GRADUS_BACKEND_CPU_VMATH_ROW_H
+#define GRADUS_BACKEND_CPU_VMATH_ROW_H
 
 #include "vmath_basic.h"
 

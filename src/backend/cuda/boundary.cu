@@ -1,4 +1,4 @@
-/* boundary.cu - the entry and exit kernels of plans: copies of feeds and fetches, and numbers from
+/* boundary.cu - the entry and exit kernels of plans: copies of feeds and fetches, and scalars from
  * the host. While the error word is set they copy nothing. */
 #include "error_word.h"
 
@@ -39,7 +39,7 @@ extern "C" __global__ void gd_boundary_copy(const __grid_constant__ gd_cuda_boun
         copy_bytes((char *)b.copies[copy].to, (const char *)b.copies[copy].from,
                    b.copies[copy].bytes, (int)blockIdx.x % b.blocks, b.blocks);
     if (blockIdx.x == 0)
-        for (int i = threadIdx.x; i < b.n_numbers; i += blockDim.x)
-            for (unsigned k = 0; k < b.numbers[i].bytes; k++)
-                ((char *)b.numbers[i].to)[k] = (char)(b.numbers[i].bits >> 8 * k);
+        for (int i = threadIdx.x; i < b.n_scalars; i += blockDim.x)
+            for (unsigned k = 0; k < b.scalars[i].bytes; k++)
+                ((char *)b.scalars[i].to)[k] = (char)(b.scalars[i].bits >> 8 * k);
 }

@@ -1,7 +1,7 @@
 /* capture.c - plans as CUDA graphs: entry and exit kernels, captures and their launches.
  *
  * A capture records all kernels of a plan's segment into a graph with fixed addresses. Its entry
- * and exit kernels have their feeds, fetches and numbers as parameters. A launch sets these
+ * and exit kernels have their feeds, fetches and scalars as parameters. A launch sets these
  * parameters and launches the graph.
  */
 #include <stdatomic.h>
@@ -33,8 +33,8 @@ static int max_of(int a, int b) { return a > b ? a : b; }
 /* The number of kernels of a boundary, at least one: the entry sets the number of the run. */
 static int count_parts(const gd_boundary *b) {
     const int copies = (b->n_copies + GD_CUDA_COPIES - 1) / GD_CUDA_COPIES,
-              numbers = (b->n_numbers + GD_CUDA_NUMBERS - 1) / GD_CUDA_NUMBERS;
-    return max_of(1, max_of(copies, numbers));
+              scalars = (b->n_scalars + GD_CUDA_SCALARS - 1) / GD_CUDA_SCALARS;
+    return max_of(1, max_of(copies, scalars));
 }
 
 /* Each copy has the blocks that the largest one needs: 256 threads of 16 bytes, several times if that
@@ -54,20 +54,20 @@ static void fill_part(const gd_cuda_state *s, const gd_boundary *b, bool enters,
                       gd_cuda_boundary *p) {
     p->word = s->word;
     p->run = enters ? b->run : ~0ull;
-    const int copy = part * GD_CUDA_COPIES, number = part * GD_CUDA_NUMBERS;
+    const int copy = part * GD_CUDA_COPIES, number = part * GD_CUDA_SCALARS;
     p->n_copies = max_of(0, b->n_copies - copy);
     if (p->n_copies > GD_CUDA_COPIES) p->n_copies = GD_CUDA_COPIES;
-    p->n_numbers = max_of(0, b->n_numbers - number);
-    if (p->n_numbers > GD_CUDA_NUMBERS) p->n_numbers = GD_CUDA_NUMBERS;
+    p->n_scalars = max_of(0, b->n_scalars - number);
+    if (p->n_scalars > GD_CUDA_SCALARS) p->n_scalars = GD_CUDA_SCALARS;
     for (int i = 0; i < p->n_copies; i++) {
         p->copies[i].to = b->copies[copy + i].to;
         p->copies[i].from = b->copies[copy + i].from;
         p->copies[i].bytes = b->copies[copy + i].bytes;
     }
-    for (int i = 0; i < p->n_numbers; i++) {
-        p->numbers[i].to = b->numbers[number + i].to;
-        p->numbers[i].bits = b->numbers[number + i].bits;
-        p->numbers[i].bytes = (unsigned)b->numbers[number + i].bytes;
+    for (int i = 0; i < p->n_scalars; i++) {
+        p->scalars[i].to = b->scalars[number + i].to;
+        p->scalars[i].bits = b->scalars[number + i].bits;
+        p->scalars[i].bytes = (unsigned)b->scalars[number + i].bytes;
     }
     p->blocks = count_copy_blocks(p);
 }
@@ -100,9 +100,9 @@ static gd_status queue_boundary(gd_device *d, const gd_boundary *b, bool enters)
     if (parts > MAX_PARTS)
         status =
             gd_cuda_host->fail(GD_E_UNSUPPORTED,
-                               "a plan with %d feeds, fetches and numbers; at most %d are "
+                               "a plan with %d feeds, fetches and scalars; at most %d are "
                                "possible on %s",
-                               b->n_copies + b->n_numbers, MAX_PARTS * GD_CUDA_NUMBERS, d->name);
+                               b->n_copies + b->n_scalars, MAX_PARTS * GD_CUDA_SCALARS, d->name);
     boundary_nodes *nodes = !s->capturing ? NULL
                             : enters      ? &s->capturing->enter
                                           : &s->capturing->leave;

@@ -4,8 +4,8 @@
  * the options, the architecture and the NVRTC library. NVRTC is loaded only if a kernel is not in
  * the cache.
  */
-#ifndef GRADUS_CUDA_COMPILER_H
-#define GRADUS_CUDA_COMPILER_H
+#ifndef GRADUS_BACKEND_CUDA_COMPILER_H
+#define GRADUS_BACKEND_CUDA_COMPILER_H
 
 #include "backend/cuda/state.h"
 

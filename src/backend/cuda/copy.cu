@@ -5,8 +5,8 @@
 extern "C" __global__ void gd_copy_views(const __grid_constant__ gd_cuda_copy p) {
     RETURN_IF_FAILED(p.call);
     for (EACH(i, p.to.count)) {
-        const long long from = p.reshapes ? offset_of(p.from, i)
-                                          : offset_of(p.from, p.to.rank, p.to.dims, i);
+        const long long from =
+            p.reshapes ? offset_of(p.from, i) : offset_of(p.from, p.to.rank, p.to.dims, i);
         convert_element(p.to.dtype, p.to.data, offset_of(p.to, i), p.from.dtype, p.from.data, from);
     }
 }

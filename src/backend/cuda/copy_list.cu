@@ -70,8 +70,7 @@ static __device__ void copy_flat(const entry_type &e, long long block) {
  * they are adjacent, channels last they are `taps` runs of channels. */
 static __device__ void copy_transposed(const entry_type &e, long long block, float *shared) {
     const int tiles = (e.channels + e.tile - 1) / e.tile, first = (int)(block % tiles) * e.tile,
-              width = first + e.tile < e.channels ? e.tile : e.channels - first,
-              n = width * e.taps;
+              width = first + e.tile < e.channels ? e.tile : e.channels - first, n = width * e.taps;
     const long long row = block / tiles * e.channels * e.taps, packed = row + first * e.taps;
     const bool to_last = e.order == GD_CUDA_COPY_TO_LAST;
     for (int i = threadIdx.x; i < n; i += THREADS) {

@@ -3,8 +3,8 @@
  * Their functions are `static inline`; here they become device functions. CUDA's own headers, and
  * those of C, must come first.
  */
-#ifndef GRADUS_CUDA_DEVICE_CODE_CUH
-#define GRADUS_CUDA_DEVICE_CODE_CUH
+#ifndef GRADUS_BACKEND_CUDA_DEVICE_CODE_CUH
+#define GRADUS_BACKEND_CUDA_DEVICE_CODE_CUH
 
 #include <float.h>
 #include <math.h>

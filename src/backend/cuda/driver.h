@@ -3,8 +3,8 @@
  * The backend links no library of NVIDIA, so one binary runs with and without them. A call is
  * gd_cuda.cuMemAlloc(...); the names are those of <cuda.h>, which selects the versions.
  */
-#ifndef GRADUS_CUDA_DRIVER_H
-#define GRADUS_CUDA_DRIVER_H
+#ifndef GRADUS_BACKEND_CUDA_DRIVER_H
+#define GRADUS_BACKEND_CUDA_DRIVER_H
 
 #include <cuda.h>
 

@@ -1,14 +1,15 @@
 /* element.cuh - elements of views, loops over them, and reports of bad data, for kernels. */
-#ifndef GRADUS_CUDA_ELEMENT_CUH
-#define GRADUS_CUDA_ELEMENT_CUH
+#ifndef GRADUS_BACKEND_CUDA_ELEMENT_CUH
+#define GRADUS_BACKEND_CUDA_ELEMENT_CUH
 
 #include "backend/cuda/device_code.cuh"
 #include "backend/cuda/view.h"
 #include "gradus/dtype.h"
 
 /* for (EACH(i, count)): the indices of this thread, of all threads of the grid together 0 .. count-1. */
-#define EACH(i, count)                                                                    \
-    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < (long long)(count); \
+#define EACH(i, count)                                              \
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; \
+    i < (long long)(count);                                         \
     i += (long long)gridDim.x * blockDim.x
 
 /* Every kernel begins with this: it writes nothing while the error word is set. */

@@ -18,13 +18,13 @@ typedef struct gd_cuda_word {
 
 enum {
     GD_CUDA_COPIES = 96, /* of one kernel: its parameters are at most 4 KB */
-    GD_CUDA_NUMBERS = 64,
+    GD_CUDA_SCALARS = 64,
 };
 
 typedef struct gd_cuda_boundary {
     gd_cuda_word *word;
     unsigned long long run; /* sets the current run; ~0: it stays */
-    int n_copies, n_numbers;
+    int n_copies, n_scalars;
     int blocks; /* of each copy */
     struct {
         void *to;
@@ -35,7 +35,7 @@ typedef struct gd_cuda_boundary {
         void *to;
         unsigned long long bits;
         unsigned int bytes;
-    } numbers[GD_CUDA_NUMBERS];
+    } scalars[GD_CUDA_SCALARS];
 } gd_cuda_boundary;
 
 #endif

@@ -14,8 +14,8 @@
  * thread precede their use, so that they are in flight together. This file is also part of the text
  * that precedes kernels compiled at run time.
  */
-#ifndef GRADUS_CUDA_EXPRESSION_CUH
-#define GRADUS_CUDA_EXPRESSION_CUH
+#ifndef GRADUS_BACKEND_CUDA_EXPRESSION_CUH
+#define GRADUS_BACKEND_CUDA_EXPRESSION_CUH
 
 #include <math.h>
 #include <stdbool.h>
@@ -74,36 +74,35 @@ E_FN unsigned bf16_pair(float low, float high) {
 
 /* load_element<T>(dtype, p, i) and store_element(dtype, p, i, x) for elements of any dtype; the
  * forms _call are functions that are not inlined, for dtypes that are not static. */
-template <typename T>
-E_FN T load_element(int dtype, const void *p, long long i);
+template <typename T> E_FN T load_element(int dtype, const void *p, long long i);
 
-#define E_ELEMENTS(T)                                                                         \
-    template <>                                                                               \
+#define E_ELEMENTS(T)                                                                             \
+    template <>                                                                                   \
     __device__ __forceinline__ s_##T load_element<s_##T>(int dtype, const void *p, long long i) { \
-        switch (dtype) {                                                                      \
-        case E_BOOL: return s_load_bool_##T(p, i);                                            \
-        case E_U8: return s_load_u8_##T(p, i);                                                \
-        case E_I8: return s_load_i8_##T(p, i);                                                \
-        case E_I32: return s_load_i32_##T(p, i);                                              \
-        case E_I64: return s_load_i64_##T(p, i);                                              \
+        switch (dtype) {                                                                          \
+        case E_BOOL: return s_load_bool_##T(p, i);                                                \
+        case E_U8: return s_load_u8_##T(p, i);                                                    \
+        case E_I8: return s_load_i8_##T(p, i);                                                    \
+        case E_I32: return s_load_i32_##T(p, i);                                                  \
+        case E_I64: return s_load_i64_##T(p, i);                                                  \
         case E_F16: return s_from_f32_##T(float_of_f16(((const uint16_t *)p)[i]));                \
-        case E_BF16: return s_load_bf16_##T(p, i);                                            \
-        case E_F32: return s_load_f32_##T(p, i);                                              \
-        default: return s_load_f64_##T(p, i);                                                 \
-        }                                                                                     \
-    }                                                                                         \
-    E_FN void store_element(int dtype, void *p, long long i, s_##T x) {                       \
-        switch (dtype) {                                                                      \
-        case E_BOOL: s_store_##T##_bool(p, i, x); break;                                      \
-        case E_U8: s_store_##T##_u8(p, i, x); break;                                          \
-        case E_I8: s_store_##T##_i8(p, i, x); break;                                          \
-        case E_I32: s_store_##T##_i32(p, i, x); break;                                        \
-        case E_I64: s_store_##T##_i64(p, i, x); break;                                        \
+        case E_BF16: return s_load_bf16_##T(p, i);                                                \
+        case E_F32: return s_load_f32_##T(p, i);                                                  \
+        default: return s_load_f64_##T(p, i);                                                     \
+        }                                                                                         \
+    }                                                                                             \
+    E_FN void store_element(int dtype, void *p, long long i, s_##T x) {                           \
+        switch (dtype) {                                                                          \
+        case E_BOOL: s_store_##T##_bool(p, i, x); break;                                          \
+        case E_U8: s_store_##T##_u8(p, i, x); break;                                              \
+        case E_I8: s_store_##T##_i8(p, i, x); break;                                              \
+        case E_I32: s_store_##T##_i32(p, i, x); break;                                            \
+        case E_I64: s_store_##T##_i64(p, i, x); break;                                            \
         case E_F16: ((uint16_t *)p)[i] = (uint16_t)f16_pair((float)x, 0); break;                  \
         case E_BF16: ((uint16_t *)p)[i] = (uint16_t)bf16_pair((float)x, 0); break;                \
-        case E_F32: s_store_##T##_f32(p, i, x); break;                                        \
-        default: s_store_##T##_f64(p, i, x); break;                                           \
-        }                                                                                     \
+        case E_F32: s_store_##T##_f32(p, i, x); break;                                            \
+        default: s_store_##T##_f64(p, i, x); break;                                               \
+        }                                                                                         \
     }
 E_ELEMENTS(f32)
 E_ELEMENTS(f64)
@@ -120,34 +119,27 @@ static __device__ __noinline__ void store_element_call(int dtype, void *p, long 
     store_element(dtype, p, i, x);
 }
 
-template <typename T>
-struct own_dtype; /* of a compute type */
-template <>
-struct own_dtype<s_f32> {
+template <typename T> struct own_dtype; /* of a compute type */
+template <> struct own_dtype<s_f32> {
     enum { value = E_F32 };
 };
-template <>
-struct own_dtype<s_f64> {
+template <> struct own_dtype<s_f64> {
     enum { value = E_F64 };
 };
-template <>
-struct own_dtype<s_i32> {
+template <> struct own_dtype<s_i32> {
     enum { value = E_I32 };
 };
-template <>
-struct own_dtype<s_i64> {
+template <> struct own_dtype<s_i64> {
     enum { value = E_I64 };
 };
 
 /* An element of a kernel whose dtypes are static (ANY) or not. */
-template <typename T, bool ANY>
-E_FN T load_one(int dtype, const void *p, long long i) {
+template <typename T, bool ANY> E_FN T load_one(int dtype, const void *p, long long i) {
     if (ANY) return load_element<T>(dtype, p, i);
     if (dtype == own_dtype<T>::value) return ((const T *)p)[i];
     return load_element_call<T>(dtype, p, i);
 }
-template <typename T, bool ANY>
-E_FN void store_one(int dtype, void *p, long long i, T x) {
+template <typename T, bool ANY> E_FN void store_one(int dtype, void *p, long long i, T x) {
     if (ANY) store_element(dtype, p, i, x);
     else if (dtype == own_dtype<T>::value) ((T *)p)[i] = x;
     else store_element_call<T>(dtype, p, i, x);
@@ -163,10 +155,7 @@ E_FN constexpr int dtype_bytes(int dtype) {
 }
 
 /* The bits of four elements of up to 4 bytes, or of up to 8 (ANY). */
-template <bool ANY>
-struct vector_bits {
-    unsigned w[ANY ? 8 : 4];
-};
+template <bool ANY> struct vector_bits { unsigned w[ANY ? 8 : 4]; };
 
 /* Whether vectors of this dtype can be loaded if the dtypes are not static; then the compute type
  * is f32. The host checks it, too. */
@@ -175,8 +164,7 @@ E_FN bool is_vector_dtype(int dtype) {
 }
 
 /* Vector number i. The address is computed once, so that each size is one predicated load. */
-template <bool ANY>
-E_FN vector_bits<ANY> load_vector(int dtype, const void *p, long long i) {
+template <bool ANY> E_FN vector_bits<ANY> load_vector(int dtype, const void *p, long long i) {
     vector_bits<ANY> r;
     const int bytes = ANY               ? GD_CUDA_VECTOR * dtype_bytes(dtype)
                       : dtype == E_F32  ? 16
@@ -219,10 +207,7 @@ E_FN vector_bits<ANY> load_broadcast(int dtype, const void *p, long long i) {
     return r;
 }
 
-template <typename T>
-E_FN T from_float(float x) {
-    return load_element<T>(E_F32, &x, 0);
-}
+template <typename T> E_FN T from_float(float x) { return load_element<T>(E_F32, &x, 0); }
 
 /* The elements of a vector as values of the compute type. */
 template <typename T, bool ANY>
@@ -232,8 +217,8 @@ E_FN void unpack_vector(const vector_bits<ANY> &r, int dtype, T *x) {
             x[k] = from_float<T>(float_of_f16(r.w[k / 2] >> 16 * (k % 2) & 0xffffu));
     } else if (dtype == E_BF16) {
         for (int k = 0; k < 4; k++)
-            x[k] = from_float<T>(
-                float_of_bits(k % 2 ? r.w[k / 2] & 0xffff0000u : r.w[k / 2] << 16));
+            x[k] =
+                from_float<T>(float_of_bits(k % 2 ? r.w[k / 2] & 0xffff0000u : r.w[k / 2] << 16));
     } else if (dtype == E_BOOL) {
         for (int k = 0; k < 4; k++) x[k] = (T)((r.w[0] >> 8 * k & 0xffu) != 0);
     } else if (ANY && dtype == E_U8) {
@@ -285,14 +270,12 @@ E_FN unsigned divide(unsigned n, const gd_cuda_divisor &d) {
 
 E_FN void *address_of(unsigned long long word) { return (void *)(uintptr_t)word; }
 
-template <class E>
-struct vector_arguments {
+template <class E> struct vector_arguments {
     enum { N = E::INPUTS + E::OUTPUTS, P = E::PARAMS };
     gd_cuda_vector_head head;
     unsigned long long words[2 * N + P];
 };
-template <class E>
-struct general_arguments {
+template <class E> struct general_arguments {
     enum { N = E::INPUTS + E::OUTPUTS, P = E::PARAMS };
     gd_cuda_general_head head;
     unsigned long long words[N + P + N * GD_CUDA_EXPRESSION_RANK];
@@ -368,8 +351,7 @@ E_FN void compute_element(const E &expression, unsigned long long dtypes, unsign
                                  at(E::INPUTS + k), o[k]);
 }
 
-template <class E>
-E_FN void run_vectors(const vector_arguments<E> &a) {
+template <class E> E_FN void run_vectors(const vector_arguments<E> &a) {
     enum { N = E::INPUTS + E::OUTPUTS, U = E::UNROLL, THREADS = GD_CUDA_EXPRESSION_THREADS };
     const gd_cuda_vector_head &h = a.head;
     if (h.word->number) return;
@@ -377,7 +359,7 @@ E_FN void run_vectors(const vector_arguments<E> &a) {
     const long long vectors = h.count / GD_CUDA_VECTOR,
                     first = (long long)blockIdx.x * (U * THREADS) + threadIdx.x;
     const auto data = [&](int k) { return address_of(a.words[k]); };
-    const bool has_rows = h.inner.divisor != 0;
+    const bool has_rows = h.inner.by != 0;
     bool valid[U];
     long long column[U];
     unsigned middle[U], outer[U];
@@ -389,17 +371,18 @@ E_FN void run_vectors(const vector_arguments<E> &a) {
         if (has_rows) {
             const unsigned v = (unsigned)column[u], row = divide(v, h.inner);
             outer[u] = divide(row, h.middle);
-            middle[u] = row - outer[u] * h.middle.divisor;
-            column[u] = v - row * h.inner.divisor;
+            middle[u] = row - outer[u] * h.middle.by;
+            column[u] = v - row * h.inner.by;
         }
     }
     compute_vectors<E, U>(
         expression, h.dtypes, h.broadcast, valid,
         [&](int u, int k) {
             const unsigned long long strides = a.words[N + E::PARAMS + k];
-            const int offset = has_rows ? (int)((unsigned)strides * outer[u] +
-                                                (unsigned)(strides >> 32) * middle[u])
-                                        : 0;
+            const int offset =
+                has_rows
+                    ? (int)((unsigned)strides * outer[u] + (unsigned)(strides >> 32) * middle[u])
+                    : 0;
             return h.broadcast >> k & 1 ? (long long)offset : column[u] + offset;
         },
         data);
@@ -410,8 +393,7 @@ E_FN void run_vectors(const vector_arguments<E> &a) {
             [&](int k) { return h.broadcast >> k & 1 ? 0 : tail; }, data);
 }
 
-template <typename T>
-__host__ __device__ constexpr int elements_unroll() {
+template <typename T> __host__ __device__ constexpr int elements_unroll() {
     return sizeof(T) == 4 && (T)0.5f != 0 ? GD_CUDA_ELEMENTS_UNROLL : 1; /* f32 */
 }
 
@@ -427,10 +409,9 @@ E_FN void offsets_narrow(const gd_cuda_general_head &h, const unsigned long long
 #pragma unroll 1
     for (int d = h.rank; d-- > 0;) {
         const unsigned rest = d > 0 ? divide(i, h.divisors[d]) : 0;
-        const int index = (int)(i - rest * h.divisors[d].divisor);
+        const int index = (int)(i - rest * h.divisors[d].by);
 #pragma unroll
-        for (int k = 0; k < N; k++)
-            at[k] += index * (int)strides[k * GD_CUDA_EXPRESSION_RANK + d];
+        for (int k = 0; k < N; k++) at[k] += index * (int)strides[k * GD_CUDA_EXPRESSION_RANK + d];
         i = rest;
     }
 #pragma unroll
@@ -443,8 +424,7 @@ E_FN void offsets_wide(const gd_cuda_general_head &h, const unsigned long long *
     for (int k = 0; k < N; k++) offset[k] = 0;
 #pragma unroll 1
     for (int d = h.rank; d-- > 0;) {
-        const long long rest = d > 0 ? divide_wide(i, h.dims[d]) : 0,
-                        index = i - rest * h.dims[d];
+        const long long rest = d > 0 ? divide_wide(i, h.dims[d]) : 0, index = i - rest * h.dims[d];
 #pragma unroll
         for (int k = 0; k < N; k++)
             offset[k] += index * (long long)strides[k * GD_CUDA_EXPRESSION_RANK + d];
@@ -452,8 +432,7 @@ E_FN void offsets_wide(const gd_cuda_general_head &h, const unsigned long long *
     }
 }
 
-template <class E>
-E_FN void run_elements(const general_arguments<E> &a) {
+template <class E> E_FN void run_elements(const general_arguments<E> &a) {
     typedef typename E::type T;
     enum { N = E::INPUTS + E::OUTPUTS, U = elements_unroll<T>() };
     const gd_cuda_general_head &h = a.head;
@@ -491,15 +470,14 @@ E_FN void run_elements(const general_arguments<E> &a) {
     }
 }
 
-template <class E>
-E_FN void run_list(const list_arguments &a) {
+template <class E> E_FN void run_list(const list_arguments &a) {
     enum { THREADS = GD_CUDA_EXPRESSION_THREADS, CHUNK = GD_CUDA_LIST_CHUNK / GD_CUDA_VECTOR };
     const gd_cuda_list_head &h = a.head;
     if (h.word->number) return;
     const E expression(a.words);
     const int entry_words = 2 + h.width + E::OUTPUTS;
-    const unsigned long long *numbers = a.words + E::PARAMS,
-                             *entries = numbers + 2 * (E::INPUTS - h.width);
+    const unsigned long long *scalars = a.words + E::PARAMS,
+                             *entries = scalars + 2 * (E::INPUTS - h.width);
     int low = 0, high = h.count - 1; /* the last entry whose first chunk is not behind the block */
     while (low < high) {
         const int middle = (low + high + 1) / 2;
@@ -512,12 +490,13 @@ E_FN void run_list(const list_arguments &a) {
                     end = begin + CHUNK < vectors ? begin + CHUNK : vectors;
     const unsigned broadcast = ((1u << E::INPUTS) - 1) & ~((1u << h.width) - 1);
     const auto data = [&](int k) {
-        return address_of(k < h.width       ? entry[2 + k]
+        return address_of(k < h.width      ? entry[2 + k]
                           : k >= E::INPUTS ? entry[2 + h.width + k - E::INPUTS]
-                                            : numbers[2 * (k - h.width)]);
+                                           : scalars[2 * (k - h.width)]);
     };
     const auto number = [&](int k) { /* the index of the entry's element */
-        return (long long)numbers[2 * (k - h.width) + 1] * (long long)(entry[0] >> 32);
+                                     return (long long)scalars[2 * (k - h.width) + 1] *
+                                            (long long)(entry[0] >> 32);
     };
     for (long long i = begin + threadIdx.x; i < end; i += THREADS) {
         const bool valid[1] = {true};

@@ -1,6 +1,6 @@
 /* expression.h - ops with an expression: their kernels, and the arguments of calls. */
-#ifndef GRADUS_CUDA_EXPRESSION_OPS_H
-#define GRADUS_CUDA_EXPRESSION_OPS_H
+#ifndef GRADUS_BACKEND_CUDA_EXPRESSION_H
+#define GRADUS_BACKEND_CUDA_EXPRESSION_H
 
 #include "backend/cuda/expression_table.h"
 #include "backend/cuda/kernels.h"

@@ -8,11 +8,12 @@
  *   vector    n addresses, p parameters, n pairs of strides: the outermost one in the low half; in
  *             vectors, or in elements if the operand is broadcast
  *   general   n addresses, p parameters, n lists of GD_CUDA_EXPRESSION_RANK strides
- *   list      p parameters, the addresses and strides of the numbers, then the entries
+ *   list      p parameters, the addresses and strides of the scalars, then the entries
  */
 #ifndef GRADUS_BACKEND_CUDA_EXPRESSION_ARGS_H
 #define GRADUS_BACKEND_CUDA_EXPRESSION_ARGS_H
 
+#include "backend/cuda/divisor.h"
 #include "backend/cuda/error_word.h"
 
 enum {
@@ -23,11 +24,6 @@ enum {
     GD_CUDA_LIST_CHUNK = 4096,   /* elements of a list's entry that one block computes */
     GD_CUDA_LIST_WORDS = 500,    /* words of a list: its parameters are at most 4 KB */
 };
-
-/* Division of numbers below 2^31 by a constant: n / d = (high half of n * magic + n) >> shift. */
-typedef struct gd_cuda_divisor {
-    unsigned divisor, magic, shift;
-} gd_cuda_divisor;
 
 /* The shape has up to three merged dimensions: outermost, middle, innermost. The last one is
  * contiguous in every operand, or the operand is broadcast along it. If `inner` is set, it is a
@@ -54,13 +50,13 @@ typedef struct gd_cuda_general_head {
 } gd_cuda_general_head;
 
 /* A call for each of several entries, which are contiguous and aligned. An expression has `width`
- * tensors in each entry and further variables, the numbers, which are the same for all entries or
+ * tensors in each entry and further variables, the scalars, which are the same for all entries or
  * have one element for each. Words: p parameters; for each number its address and its stride
  * between entries; for each entry its first chunk (low half) and its number in the call's list (high
  * half), its number of elements, and the addresses of its tensors, inputs before outputs. */
 typedef struct gd_cuda_list_head {
     const gd_cuda_word *word;
-    unsigned long long dtypes; /* of the inputs, numbers and outputs */
+    unsigned long long dtypes; /* of the inputs, scalars and outputs */
     int width, count;          /* tensors read by an entry; entries */
 } gd_cuda_list_head;
 

@@ -8,23 +8,23 @@
 
 #include "backend/cuda/expression.h"
 
-/* Entry i has the inputs in[i * width], ..., then the numbers, and the outputs
+/* Entry i has the inputs in[i * width], ..., then the scalars, and the outputs
  * out[i * written], .... */
 typedef struct list_call {
     const gd_kernel_call *call;
     gd_cuda_op *x;
-    const gd_view *numbers; /* rank 0, or rank 1 with one element for each entry */
-    int width, n_numbers, written;
+    const gd_view *scalars; /* rank 0, or rank 1 with one element for each entry */
+    int width, n_scalars, written;
 } list_call;
 
 static list_call list_call_of(const gd_kernel_call *call, gd_cuda_op *x) {
-    /* n_in = each * width + n_numbers, the op has width + n_numbers inputs, and each > 1. */
+    /* n_in = each * width + n_scalars, the op has width + n_scalars inputs, and each > 1. */
     const int inputs = x->expression.n_tensors, width = (call->n_in - inputs) / (call->each - 1);
     return (list_call){.call = call,
                        .x = x,
-                       .numbers = call->in + call->each * width,
+                       .scalars = call->in + call->each * width,
                        .width = width,
-                       .n_numbers = inputs - width,
+                       .n_scalars = inputs - width,
                        .written = call->n_out / call->each};
 }
 
@@ -41,16 +41,16 @@ static gd_status run_entry(const list_call *l, int i) {
     gd_kernel_call one = *l->call;
     gd_cuda_arguments a;
     memcpy(views, l->call->in + i * l->width, (size_t)l->width * sizeof *views);
-    for (int k = 0; k < l->n_numbers; k++) {
+    for (int k = 0; k < l->n_scalars; k++) {
         gd_view *v = &views[l->width + k];
-        *v = l->numbers[k];
+        *v = l->scalars[k];
         if (v->rank == 1)
             v->data = (char *)v->data + i * v->strides[0] * (int64_t)gd_cuda_element_size(v->dtype);
         v->rank = 0;
     }
     one.each = 0;
     one.in = views;
-    one.n_in = l->width + l->n_numbers;
+    one.n_in = l->width + l->n_scalars;
     one.out = l->call->out + i * l->written;
     one.n_out = l->written;
     gd_cuda_fill_arguments(&one, l->x, true, &a);
@@ -91,7 +91,7 @@ static unsigned long long batch_dtypes(const list_call *l, int i) {
         dtypes |= (unsigned long long)in[k].dtype << 4 * k;
     }
     for (int k = l->width; k < l->x->n_vars; k++)
-        dtypes |= (unsigned long long)l->numbers[k - l->width].dtype << 4 * k;
+        dtypes |= (unsigned long long)l->scalars[k - l->width].dtype << 4 * k;
     for (int k = 0; k < l->written; k++) {
         if (!same_contiguous(&out[k], &in[0])) return 0;
         dtypes |= (unsigned long long)out[k].dtype << 4 * (l->x->n_vars + k);
@@ -111,8 +111,8 @@ static void begin_batch(const list_call *l, list_batch *b) {
     memcpy(w, params, (size_t)l->x->n_params * sizeof *w);
     w += l->x->n_params;
     for (int k = 0; k < l->x->n_vars - l->width; k++) {
-        *w++ = (uint64_t)(uintptr_t)l->numbers[k].data;
-        *w++ = l->numbers[k].rank == 1 ? (uint64_t)l->numbers[k].strides[0] : 0;
+        *w++ = (uint64_t)(uintptr_t)l->scalars[k].data;
+        *w++ = l->scalars[k].rank == 1 ? (uint64_t)l->scalars[k].strides[0] : 0;
     }
     b->fixed_words = (int)(w - b->arguments.words);
 }

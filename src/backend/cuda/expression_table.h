@@ -1,7 +1,7 @@
 /* expression_table.h - the expressions whose kernels the build compiled; the generator writes the
  * table (codegen/opgen/cuda.c). */
-#ifndef GRADUS_CUDA_EXPRESSION_TABLE_H
-#define GRADUS_CUDA_EXPRESSION_TABLE_H
+#ifndef GRADUS_BACKEND_CUDA_EXPRESSION_TABLE_H
+#define GRADUS_BACKEND_CUDA_EXPRESSION_TABLE_H
 
 #include <stdint.h>
 

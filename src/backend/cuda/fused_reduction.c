@@ -19,7 +19,7 @@
 #include "backend/cuda/kernels.h"
 
 enum { ROWS, COLUMNS };
-enum { THREADS = 256, WARP = 32, LANES = THREADS / WARP, MOST_GROUPS = 4096 };
+enum { THREADS = 256, WARP = 32, LANES = THREADS / WARP, MAX_GROUPS = 4096 };
 
 /* --- the text --------------------------------------------------------------------------------- */
 
@@ -254,8 +254,8 @@ typedef struct reduction_head {
 } reduction_head;
 
 enum {
-    MOST_ARGUMENTS = sizeof(reduction_head) + GD_SCALAR_OPERANDS * sizeof(gd_scalar_operand) +
-                     GD_SCALAR_PARAMS * (sizeof(void *) + sizeof(gd_param)),
+    MAX_ARGUMENTS = sizeof(reduction_head) + GD_SCALAR_OPERANDS * sizeof(gd_scalar_operand) +
+                    GD_SCALAR_PARAMS * (sizeof(void *) + sizeof(gd_param)),
 };
 
 /* Whether adjacent outputs read adjacent elements, and those of one output are apart. */
@@ -273,7 +273,7 @@ static bool reads_columns(const gd_scalar_args *s, int n_tensors) {
 static void divide_work(const gd_cuda_state *device, const gd_scalar_args *s, int n_tensors,
                         reduction_head *h) {
     const int64_t processors =
-        device->processors < MOST_GROUPS / 2 ? device->processors : MOST_GROUPS / 2;
+        device->processors < MAX_GROUPS / 2 ? device->processors : MAX_GROUPS / 2;
     const int64_t wanted = 2 * processors; /* blocks; fewer groups are divided into parts */
     int64_t blocks, least;                 /* elements of a part */
     h->count = s->count;
@@ -356,7 +356,7 @@ static gd_status run_reduction(gd_kernel_call *call) {
     gd_kernel_source source;
     gd_scalar_args args;
     reduction_head head;
-    _Alignas(16) char arguments[MOST_ARGUMENTS];
+    _Alignas(16) char arguments[MAX_ARGUMENTS];
     gd_status status = gd_cuda_enter_context(call->device);
     if (status == GD_OK) status = describe_call(call, &source, &args, &head);
     if (status != GD_OK || args.count == 0) return status;

@@ -1,6 +1,6 @@
 /* fused_reduction.h - fused ops whose last result is reduced, on CUDA devices. */
-#ifndef GRADUS_CUDA_FUSED_REDUCTION_H
-#define GRADUS_CUDA_FUSED_REDUCTION_H
+#ifndef GRADUS_BACKEND_CUDA_FUSED_REDUCTION_H
+#define GRADUS_BACKEND_CUDA_FUSED_REDUCTION_H
 
 #include "codegen/dialect.h"
 

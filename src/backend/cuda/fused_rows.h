@@ -1,6 +1,6 @@
 /* fused_rows.h - fused ops with a row program, on CUDA devices. */
-#ifndef GRADUS_CUDA_FUSED_ROWS_H
-#define GRADUS_CUDA_FUSED_ROWS_H
+#ifndef GRADUS_BACKEND_CUDA_FUSED_ROWS_H
+#define GRADUS_BACKEND_CUDA_FUSED_ROWS_H
 
 #include "backend/cuda/fusion.h"
 

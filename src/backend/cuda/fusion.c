@@ -86,7 +86,7 @@ CUfunction gd_cuda_compile_source(gd_device *d, const gd_kernel_source *source) 
 
 /* A block computes a row, so few rows leave most of the device idle. As long as they are short, that
  * takes less time than the launches of several kernels, even if the expression is long. */
-enum { MOST_OF_FEW_ROWS = 8192, ENOUGH_ROWS = 128 };
+enum { MAX_OF_FEW_ROWS = 8192, ENOUGH_ROWS = 128 };
 
 static bool has_own_kernel(gd_device *d, const gd_op *op) {
     (void)d;
@@ -144,7 +144,7 @@ const gd_fusion_rules *gd_cuda_fusion_rules(void) {
                               .max_ops = 24,
                               .reductions = true,
                               .rows = true,
-                              .max_row = MOST_OF_FEW_ROWS,
+                              .max_row = MAX_OF_FEW_ROWS,
                               .enough_rows = ENOUGH_ROWS,
                               .has_own_kernel = has_own_kernel,
                               .is_compiler_ready = is_compiler_ready,

@@ -1,6 +1,6 @@
 /* fusion.h - what plans may fuse for CUDA devices, and kernels that are compiled at run time. */
-#ifndef GRADUS_CUDA_FUSION_H
-#define GRADUS_CUDA_FUSION_H
+#ifndef GRADUS_BACKEND_CUDA_FUSION_H
+#define GRADUS_BACKEND_CUDA_FUSION_H
 
 #include "backend/cuda/state.h"
 #include "codegen/fusion_rules.h"

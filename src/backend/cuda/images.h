@@ -1,6 +1,6 @@
 /* images.h - the compiled kernels; the build writes the table from the .cu files. */
-#ifndef GRADUS_CUDA_IMAGES_H
-#define GRADUS_CUDA_IMAGES_H
+#ifndef GRADUS_BACKEND_CUDA_IMAGES_H
+#define GRADUS_BACKEND_CUDA_IMAGES_H
 
 typedef struct gd_cuda_image {
     const char *name;          /* of the file without .cu */

@@ -5,8 +5,8 @@
  * launch, below the blocks that register the kernels (CONTRIBUTING.md). Our own kernels check the error
  * word first, so all have the word `checked`.
  */
-#ifndef GRADUS_CUDA_KERNELS_H
-#define GRADUS_CUDA_KERNELS_H
+#ifndef GRADUS_BACKEND_CUDA_KERNELS_H
+#define GRADUS_BACKEND_CUDA_KERNELS_H
 
 #include "backend/cuda/view.h"
 #include "backend/cuda/state.h"

@@ -1,6 +1,6 @@
 /* last_block.cuh - blocks that store parts of a result, and the last of them, which adds the parts. */
-#ifndef GRADUS_CUDA_LAST_BLOCK_CUH
-#define GRADUS_CUDA_LAST_BLOCK_CUH
+#ifndef GRADUS_BACKEND_CUDA_LAST_BLOCK_CUH
+#define GRADUS_BACKEND_CUDA_LAST_BLOCK_CUH
 
 /* Whether this block is the last of `count` blocks that arrive at a counter, which it sets back to 0.
  * All threads call it. What the blocks have stored before is then visible to all threads of the last

@@ -11,9 +11,7 @@ static __device__ __forceinline__ I map_index(const gd_cuda_mapped_copy &p, int 
     case GD_CUDA_MAP_SAME: return i;
     case GD_CUDA_MAP_REFLECT: return j < 0 ? -j : j >= n ? 2 * (n - 1) - j : j;
     case GD_CUDA_MAP_REPLICATE: return j < 0 ? 0 : j >= n ? n - 1 : j;
-    case GD_CUDA_MAP_CIRCULAR:
-        j %= period;
-        return (I)p.base[d] + (j < 0 ? j + period : j);
+    case GD_CUDA_MAP_CIRCULAR: j %= period; return (I)p.base[d] + (j < 0 ? j + period : j);
     case GD_CUDA_MAP_STRIDED:
         if (j % period != 0) return -1;
         j /= period;

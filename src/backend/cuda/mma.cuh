@@ -10,8 +10,8 @@
  *
  * So two neighbouring c, rounded to pairs, are an a.
  */
-#ifndef GRADUS_CUDA_MMA_CUH
-#define GRADUS_CUDA_MMA_CUH
+#ifndef GRADUS_BACKEND_CUDA_MMA_CUH
+#define GRADUS_BACKEND_CUDA_MMA_CUH
 
 #include "backend/cuda/typed.cuh"
 

@@ -1,7 +1,7 @@
 /* pack.cuh - vectors of 16 bytes, conversions of floats by the hardware, and sums over the threads
  * of a block, for kernels that are bound by the memory's bandwidth. */
-#ifndef GRADUS_CUDA_PACK_CUH
-#define GRADUS_CUDA_PACK_CUH
+#ifndef GRADUS_BACKEND_CUDA_PACK_CUH
+#define GRADUS_BACKEND_CUDA_PACK_CUH
 
 #include "backend/cuda/typed.cuh"
 
@@ -52,8 +52,7 @@ static __device__ __forceinline__ void narrow(bf16_element &to, float x) {
 /* --- vectors ---------------------------------------------------------------------------------- */
 
 /* The elements of type T in 16 bytes. */
-template <typename T>
-struct pack_size {
+template <typename T> struct pack_size {
     enum { value = 16 / sizeof(T) };
 };
 
@@ -65,8 +64,7 @@ static __device__ __forceinline__ void unpack(const uint4 &v, double *to, double
     to[0] = __longlong_as_double((long long)((unsigned long long)v.y << 32 | v.x));
     to[1] = __longlong_as_double((long long)((unsigned long long)v.w << 32 | v.z));
 }
-template <typename T>
-static __device__ __forceinline__ void unpack(const uint4 &v, float *to, T) {
+template <typename T> static __device__ __forceinline__ void unpack(const uint4 &v, float *to, T) {
     const unsigned words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -84,24 +82,21 @@ static __device__ __forceinline__ uint4 pack(const double *x, double) {
                              b = (unsigned long long)__double_as_longlong(x[1]);
     return uint4{(unsigned)a, (unsigned)(a >> 32), (unsigned)b, (unsigned)(b >> 32)};
 }
-template <typename T>
-static __device__ __forceinline__ uint4 pack(const float *x, T) {
+template <typename T> static __device__ __forceinline__ uint4 pack(const float *x, T) {
     return uint4{narrow_two(T{}, x[0], x[1]), narrow_two(T{}, x[2], x[3]),
                  narrow_two(T{}, x[4], x[5]), narrow_two(T{}, x[6], x[7])};
 }
 
 /* N neighbouring elements, as they lie in memory: one, or those of 16 aligned bytes. A kernel
  * loads several vectors before it converts them, so that the loads overlap. */
-template <typename T, int N>
-struct raw_vector {
+template <typename T, int N> struct raw_vector {
     typedef typename wide_type<T>::type W;
     uint4 bits;
     __device__ __forceinline__ void load(const T *p) { bits = *(const uint4 *)p; }
     __device__ __forceinline__ void widen_to(W *to) const { unpack(bits, to, T{}); }
     static __device__ __forceinline__ void store(T *p, const W *x) { *(uint4 *)p = pack(x, T{}); }
 };
-template <typename T>
-struct raw_vector<T, 1> {
+template <typename T> struct raw_vector<T, 1> {
     typedef typename wide_type<T>::type W;
     T element;
     __device__ __forceinline__ void load(const T *p) { element = *p; }
@@ -110,12 +105,12 @@ struct raw_vector<T, 1> {
 };
 
 /* WITH_FLOAT_TYPE(dtype, f<T>(x)): the statement, with T the type of a float dtype's elements. */
-#define WITH_FLOAT_TYPE(dtype, ...)                            \
-    switch (dtype) {                                           \
-    case GD_F64: ELEMENT_TYPE_CASE(double, __VA_ARGS__)        \
-    case GD_F32: ELEMENT_TYPE_CASE(float, __VA_ARGS__)         \
-    case GD_F16: ELEMENT_TYPE_CASE(f16_element, __VA_ARGS__)   \
-    default: ELEMENT_TYPE_CASE(bf16_element, __VA_ARGS__)      \
+#define WITH_FLOAT_TYPE(dtype, ...)                          \
+    switch (dtype) {                                         \
+    case GD_F64: ELEMENT_TYPE_CASE(double, __VA_ARGS__)      \
+    case GD_F32: ELEMENT_TYPE_CASE(float, __VA_ARGS__)       \
+    case GD_F16: ELEMENT_TYPE_CASE(f16_element, __VA_ARGS__) \
+    default: ELEMENT_TYPE_CASE(bf16_element, __VA_ARGS__)    \
     }
 
 /* --- arithmetic of both wide types ------------------------------------------------------------ */
@@ -132,8 +127,7 @@ static __device__ __forceinline__ float log_of(float x) { return logf(x); }
 static __device__ __forceinline__ double log_of(double x) { return log(x); }
 
 /* The sum over `lanes` neighbouring threads, a power of two up to 32, in all of them. */
-template <typename W>
-static __device__ __forceinline__ W sum_of_lanes(W x, int lanes) {
+template <typename W> static __device__ __forceinline__ W sum_of_lanes(W x, int lanes) {
     for (int d = lanes / 2; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
     return x;
 }

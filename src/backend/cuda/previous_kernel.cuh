@@ -4,8 +4,8 @@
  * device. Only its launch overlaps with the kernel before it. GD_CUDA_KERNEL_WAITING (state.h) marks
  * it for the host.
  */
-#ifndef GRADUS_CUDA_PREVIOUS_KERNEL_CUH
-#define GRADUS_CUDA_PREVIOUS_KERNEL_CUH
+#ifndef GRADUS_BACKEND_CUDA_PREVIOUS_KERNEL_CUH
+#define GRADUS_BACKEND_CUDA_PREVIOUS_KERNEL_CUH
 
 /* Waits until the previous kernel has ended and its writes are visible. */
 static __device__ __forceinline__ void wait_for_previous_kernel() {

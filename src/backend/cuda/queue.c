@@ -7,10 +7,10 @@
 /* --- events ----------------------------------------------------------------------------------- */
 
 /* A free event, or a new one. NULL, with the failure set, if there is none. */
-static gd_event *take_event(gd_device *d, bool timed) {
+static gd_queue_event *take_event(gd_device *d, bool timed) {
     gd_cuda_state *s = gd_cuda_state_of(d);
     pthread_mutex_lock(&s->lock);
-    gd_event *event = s->free_events[timed];
+    gd_queue_event *event = s->free_events[timed];
     if (event) s->free_events[timed] = event->next;
     pthread_mutex_unlock(&s->lock);
     if (event) return event;
@@ -26,7 +26,7 @@ static gd_event *take_event(gd_device *d, bool timed) {
     return NULL;
 }
 
-void gd_cuda_event_free(gd_device *d, gd_event *event) {
+void gd_cuda_event_free(gd_device *d, gd_queue_event *event) {
     gd_cuda_state *s = gd_cuda_state_of(d);
     pthread_mutex_lock(&s->lock);
     event->next = s->free_events[event->timed];
@@ -34,7 +34,7 @@ void gd_cuda_event_free(gd_device *d, gd_event *event) {
     pthread_mutex_unlock(&s->lock);
 }
 
-static gd_status record_event(gd_device *d, gd_queue queue, bool timed, gd_event **event) {
+static gd_status record_event(gd_device *d, gd_queue queue, bool timed, gd_queue_event **event) {
     gd_status status = gd_cuda_enter_context(d);
     if (status != GD_OK) return status;
     *event = take_event(d, timed);
@@ -44,15 +44,16 @@ static gd_status record_event(gd_device *d, gd_queue queue, bool timed, gd_event
     return status;
 }
 
-gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_event **event) {
+gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_queue_event **event) {
     return record_event(d, queue, false, event);
 }
 
-gd_status gd_cuda_time_record(gd_device *d, gd_event **event) {
+gd_status gd_cuda_time_record(gd_device *d, gd_queue_event **event) {
     return record_event(d, GD_QUEUE_COMPUTE, true, event);
 }
 
-gd_status gd_cuda_time_between(gd_device *d, gd_event *first, gd_event *second, double *ns) {
+gd_status gd_cuda_time_between(gd_device *d, gd_queue_event *first, gd_queue_event *second,
+                               double *ns) {
     gd_status status = gd_cuda_enter_context(d);
     if (status != GD_OK) return status;
     float ms = 0;
@@ -61,7 +62,7 @@ gd_status gd_cuda_time_between(gd_device *d, gd_event *first, gd_event *second, 
     return GD_OK;
 }
 
-gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_event *event) {
+gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_queue_event *event) {
     gd_status status = gd_cuda_enter_context(d);
     if (status != GD_OK) return status;
     const CUstream stream = gd_cuda_state_of(d)->streams[queue];
@@ -69,7 +70,7 @@ gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_event *event) {
     return GD_OK;
 }
 
-gd_status gd_cuda_event_wait(gd_device *d, gd_event *event) {
+gd_status gd_cuda_event_wait(gd_device *d, gd_queue_event *event) {
     gd_status status = gd_cuda_enter_context(d);
     if (status != GD_OK) return status;
     GD_CUDA_TRY(d, cuEventSynchronize(event->event));

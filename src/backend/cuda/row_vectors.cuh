@@ -1,20 +1,16 @@
 /* row_vectors.cuh - vectors of any dtype whose layout is a constant, for rows.cuh. */
-#ifndef GRADUS_CUDA_ROW_VECTORS_CUH
-#define GRADUS_CUDA_ROW_VECTORS_CUH
+#ifndef GRADUS_BACKEND_CUDA_ROW_VECTORS_CUH
+#define GRADUS_BACKEND_CUDA_ROW_VECTORS_CUH
 
 #include "backend/cuda/expression.cuh"
 
 /* A constant as an argument: the number of a pass, an operand or an output. Dtypes and layouts are
  * then known before loops are unrolled, which makes compiling several times faster. */
-template <int I>
-struct constant {
-    static constexpr int value = I;
-};
+template <int I> struct constant { static constexpr int value = I; };
 #define VALUE(x) decltype(x)::value
 
 /* f(constant<0>()), f(constant<1>()), ..., N times. */
-template <int N, int I = 0, class F>
-E_FN void for_each(F &&f) {
+template <int N, int I = 0, class F> E_FN void for_each(F &&f) {
     if constexpr (I < N) {
         f(constant<I>());
         for_each<N, I + 1>(f);
@@ -24,18 +20,13 @@ E_FN void for_each(F &&f) {
 /* --- vectors ---------------------------------------------------------------------------------- */
 
 /* The elements of a vector as they lie in memory: up to 16 bytes, zero-extended to words. */
-template <int BYTES>
-struct row_bits {
-    unsigned w[(BYTES + 3) / 4];
-};
+template <int BYTES> struct row_bits { unsigned w[(BYTES + 3) / 4]; };
 
 /* CONSTANT: no thread writes them, so the compiler may move the load before stores. */
-template <typename V, bool CONSTANT>
-E_FN V load_value(const char *from) {
+template <typename V, bool CONSTANT> E_FN V load_value(const char *from) {
     return CONSTANT ? __ldg((const V *)from) : *(const V *)from;
 }
-template <int BYTES, bool CONSTANT>
-E_FN row_bits<BYTES> load_bits(const char *from) {
+template <int BYTES, bool CONSTANT> E_FN row_bits<BYTES> load_bits(const char *from) {
     if constexpr (BYTES == 16) {
         const uint4 x = load_value<uint4, CONSTANT>(from);
         return {x.x, x.y, x.z, x.w};
@@ -46,8 +37,7 @@ E_FN row_bits<BYTES> load_bits(const char *from) {
     else if constexpr (BYTES == 2) return {load_value<unsigned short, CONSTANT>(from)};
     else return {load_value<unsigned char, CONSTANT>(from)};
 }
-template <int BYTES>
-E_FN void store_bits(char *to, const row_bits<BYTES> &r) {
+template <int BYTES> E_FN void store_bits(char *to, const row_bits<BYTES> &r) {
     if constexpr (BYTES == 16) *(uint4 *)to = uint4{r.w[0], r.w[1], r.w[2], r.w[3]};
     else if constexpr (BYTES == 8) *(uint2 *)to = uint2{r.w[0], r.w[1]};
     else if constexpr (BYTES == 4) *(unsigned *)to = r.w[0];
@@ -56,8 +46,7 @@ E_FN void store_bits(char *to, const row_bits<BYTES> &r) {
 }
 
 /* Element e of a vector, and the vector with that element; its bits were 0. */
-template <int SIZE, int BYTES>
-E_FN row_bits<SIZE> element_of(const row_bits<BYTES> &r, int e) {
+template <int SIZE, int BYTES> E_FN row_bits<SIZE> element_of(const row_bits<BYTES> &r, int e) {
     if constexpr (SIZE == 8) return {r.w[2 * e], r.w[2 * e + 1]};
     else if constexpr (SIZE == 4) return {r.w[e]};
     else if constexpr (SIZE == 2) return {r.w[e / 2] >> 16 * (e % 2) & 0xffffu};
@@ -73,8 +62,7 @@ E_FN void put_element(row_bits<BYTES> &r, int e, const row_bits<SIZE> &x) {
 
 /* An element as a value of the compute type, and a value as an element. Results are floats or truth
  * values. */
-template <typename T, int DTYPE>
-E_FN T widen_element(const row_bits<dtype_bytes(DTYPE)> &x) {
+template <typename T, int DTYPE> E_FN T widen_element(const row_bits<dtype_bytes(DTYPE)> &x) {
     if constexpr (DTYPE == E_F32) return (T)float_of_bits(x.w[0]);
     else if constexpr (DTYPE == E_F16) return (T)float_of_f16(x.w[0]);
     else if constexpr (DTYPE == E_BF16) return (T)float_of_bits(x.w[0] << 16);
@@ -88,8 +76,7 @@ E_FN T widen_element(const row_bits<dtype_bytes(DTYPE)> &x) {
         else return (T)__longlong_as_double(wide);
     }
 }
-template <typename T, int DTYPE>
-E_FN row_bits<dtype_bytes(DTYPE)> narrow_element(T x) {
+template <typename T, int DTYPE> E_FN row_bits<dtype_bytes(DTYPE)> narrow_element(T x) {
     if constexpr (DTYPE == E_F64) {
         const unsigned long long wide = (unsigned long long)__double_as_longlong((double)x);
         return {(unsigned)wide, (unsigned)(wide >> 32)};

@@ -25,8 +25,8 @@
  * f64. A pass has no branches: lanes behind the end of a row compute, too, and their results are
  * dropped. This file is part of the text that precedes kernels compiled at run time.
  */
-#ifndef GRADUS_CUDA_ROWS_CUH
-#define GRADUS_CUDA_ROWS_CUH
+#ifndef GRADUS_BACKEND_CUDA_ROWS_CUH
+#define GRADUS_BACKEND_CUDA_ROWS_CUH
 
 #include "backend/cuda/row_vectors.cuh"
 #include "backend/cuda/rows_args.h"
@@ -58,22 +58,19 @@ E_FN float row_min(float a, float b) {
 E_FN double row_max(double a, double b) { return s_max_f64(a, b); }
 E_FN double row_min(double a, double b) { return s_min_f64(a, b); }
 
-template <int USE, typename A>
-E_FN A row_fold(A a, A b) {
+template <int USE, typename A> E_FN A row_fold(A a, A b) {
     if constexpr (USE == ROW_SUM) return a + b;
     else if constexpr (USE == ROW_MAX) return row_max(a, b);
     else return row_min(a, b);
 }
 /* The result for no elements. */
-template <int USE, typename A>
-E_FN A row_start() {
+template <int USE, typename A> E_FN A row_start() {
     const A infinity = (A)__int_as_float(0x7f800000);
     return USE == ROW_SUM ? (A)0 : USE == ROW_MAX ? -infinity : infinity;
 }
 
 /* The vector's elements as one, in a tree. */
-template <int USE, int N, typename A>
-E_FN A fold_vector(A *x) {
+template <int USE, int N, typename A> E_FN A fold_vector(A *x) {
 #pragma unroll
     for (int half = N / 2; half > 0; half /= 2)
 #pragma unroll
@@ -82,32 +79,23 @@ E_FN A fold_vector(A *x) {
 }
 
 /* The accumulator of an output: sums in f64, the others in the compute type. */
-template <class T, int USE>
-struct accumulator_type {
-    typedef T type;
-};
-template <class T>
-struct accumulator_type<T, ROW_SUM> {
-    typedef double type;
-};
+template <class T, int USE> struct accumulator_type { typedef T type; };
+template <class T> struct accumulator_type<T, ROW_SUM> { typedef double type; };
 
 /* The accumulators of a pass, WAYS for each output: an addition need not wait for the one
  * before. */
-template <class P>
-struct row_totals {
+template <class P> struct row_totals {
     typedef typename P::type T;
     double sums[P::OUTPUTS][P::WAYS];
     T extremes[P::OUTPUTS][P::WAYS];
-    template <int USE>
-    __device__ __forceinline__ auto &at(int j, int way = 0) {
+    template <int USE> __device__ __forceinline__ auto &at(int j, int way = 0) {
         if constexpr (USE == ROW_SUM) return sums[j][way];
         else return extremes[j][way];
     }
 };
 
 /* f(constant<j>(), constant<use>()) for the outputs of a pass that are reduced. */
-template <class P, int PASS, class F>
-E_FN void each_reduction(F &&f) {
+template <class P, int PASS, class F> E_FN void each_reduction(F &&f) {
     for_each<P::OUTPUTS>([&](auto j) {
         constexpr int USE = P::use(PASS, VALUE(j));
         if constexpr (USE < ROW_KEEP) f(j, constant<USE>());
@@ -115,8 +103,7 @@ E_FN void each_reduction(F &&f) {
 }
 
 /* The totals of LANES neighbouring threads, in all of them. */
-template <class P, int PASS, int LANES>
-E_FN void fold_lanes(row_totals<P> &total) {
+template <class P, int PASS, int LANES> E_FN void fold_lanes(row_totals<P> &total) {
 #pragma unroll
     for (int m = LANES / 2; m > 0; m /= 2)
         each_reduction<P, PASS>([&](auto j, auto use) {
@@ -126,8 +113,7 @@ E_FN void fold_lanes(row_totals<P> &total) {
 }
 
 /* The same for all threads of a row. */
-template <class P, int PASS>
-E_FN void fold_threads(row_totals<P> &total) {
+template <class P, int PASS> E_FN void fold_threads(row_totals<P> &total) {
     each_reduction<P, PASS>([&](auto j, auto use) {
 #pragma unroll
         for (int half = P::WAYS / 2; half > 0; half /= 2)
@@ -137,7 +123,7 @@ E_FN void fold_threads(row_totals<P> &total) {
                 x = row_fold<VALUE(use)>(x, total.template at<VALUE(use)>(VALUE(j), way + half));
             }
     });
-    fold_lanes<P, PASS, P::THREADS < 32 ? P::THREADS : 32>(total);
+    fold_lanes < P, PASS, P::THREADS<32 ? P::THREADS : 32>(total);
     if constexpr (P::THREADS > 32) {
         enum { WARPS = P::THREADS / 32 };
         __shared__ double parts[P::OUTPUTS][WARPS]; /* of this pass alone: one barrier is enough */
@@ -157,8 +143,7 @@ E_FN void fold_threads(row_totals<P> &total) {
 
 /* --- passes ----------------------------------------------------------------------------------- */
 
-template <class P>
-struct row_arguments {
+template <class P> struct row_arguments {
     enum { OPERANDS = P::TENSORS + P::RESULTS };
     gd_cuda_row_head head;
     unsigned long long words[OPERANDS * GD_CUDA_ROWS_OPERAND + P::COLUMNS + P::PARAMS];
@@ -174,8 +159,7 @@ E_FN long long divide_index(long long *i, long long n) {
 }
 
 /* A thread's part of a row. */
-template <class P>
-struct row_part {
+template <class P> struct row_part {
     typedef typename P::type T;
     enum {
         N = P::SIZE,
@@ -183,18 +167,17 @@ struct row_part {
         COUNT = IN_REGISTERS ? (int)P::VECTORS : (int)P::UNROLL, /* vectors at once */
         OPERANDS = P::TENSORS + P::RESULTS,
         VARIABLES = P::TENSORS + P::KEPT ? P::TENSORS + P::KEPT : 1,
-        MOST_BYTES = 16,
+        MAX_BYTES = 16,
     };
-    template <int K>
-    using vector = row_bits<N * dtype_bytes(P::dtype(K))>; /* of operand K */
+    template <int K> using vector = row_bits<N * dtype_bytes(P::dtype(K))>; /* of operand K */
 
     const row_arguments<P> &a;
-    P program; /* with the parameters and the row values */
+    P program;                  /* with the parameters and the row values */
     long long row, row_vectors; /* the row's number and its vectors */
-    long long base[OPERANDS]; /* the offset of the row */
+    long long base[OPERANDS];   /* the offset of the row */
     int thread;
     bool exists; /* whether the row does: see run_rows */
-    row_bits<MOST_BYTES> held[P::TENSORS ? P::TENSORS : 1][COUNT];
+    row_bits<MAX_BYTES> held[P::TENSORS ? P::TENSORS : 1][COUNT];
     T kept[P::KEPT ? P::KEPT : 1][COUNT][N];
 
     __device__ __forceinline__ row_part(const row_arguments<P> &arguments, long long number,
@@ -214,14 +197,12 @@ struct row_part {
     __device__ __forceinline__ long long stride(int k, int d) const {
         return (long long)a.words[k * GD_CUDA_ROWS_OPERAND + 1 + d];
     }
-    template <int K>
-    __device__ __forceinline__ char *address(long long offset) const {
+    template <int K> __device__ __forceinline__ char *address(long long offset) const {
         return (char *)address_of(a.words[K * GD_CUDA_ROWS_OPERAND]) +
                offset * dtype_bytes(P::dtype(K));
     }
     /* The address of element j of the row. */
-    template <int K>
-    __device__ __forceinline__ char *element(long long j) const {
+    template <int K> __device__ __forceinline__ char *element(long long j) const {
         long long at = base[K];
 #pragma unroll 1
         for (int d = a.head.inner_rank; d-- > 0;) {
@@ -233,15 +214,13 @@ struct row_part {
 
     /* The address of a contiguous operand's vector: that of the thread's first one, and a distance
      * that is a constant in registers. */
-    template <int K>
-    __device__ __forceinline__ char *vector_address(long long vectors) const {
+    template <int K> __device__ __forceinline__ char *vector_address(long long vectors) const {
         constexpr int BYTES = N * dtype_bytes(P::dtype(K));
         return address<K>(base[K] + (long long)thread * N) + vectors * BYTES;
     }
 
     /* Loads and stores the vector that is `vectors` vectors after the thread's first one. */
-    template <int K>
-    __device__ __forceinline__ vector<K> load(long long vectors) const {
+    template <int K> __device__ __forceinline__ vector<K> load(long long vectors) const {
         constexpr int SIZE = dtype_bytes(P::dtype(K)), LAYOUT = P::layout(K);
         if constexpr (LAYOUT == ROW_VECTORS || LAYOUT == ROW_SHARED)
             return load_bits<N * SIZE, LAYOUT == ROW_SHARED>(vector_address<K>(vectors));
@@ -291,8 +270,7 @@ struct row_part {
     }
 
     /* Computes the kept values of the passes from Q on that a pass needs. */
-    template <int PASS, int Q>
-    __device__ __forceinline__ void redo_passes(T *x) const {
+    template <int PASS, int Q> __device__ __forceinline__ void redo_passes(T *x) const {
         if constexpr (Q < PASS) {
             if constexpr (P::redone(PASS) >> Q & 1) {
                 T o[P::OUTPUTS];
@@ -307,8 +285,7 @@ struct row_part {
     }
 
     /* The expression of a pass for vector k: o[j] has the elements of output j. */
-    template <int PASS>
-    __device__ __forceinline__ void compute(int k, T (*o)[N]) const {
+    template <int PASS> __device__ __forceinline__ void compute(int k, T (*o)[N]) const {
 #pragma unroll
         for (int e = 0; e < N; e++) {
             T x[VARIABLES], one[P::OUTPUTS];
@@ -377,8 +354,7 @@ struct row_part {
     }
 
     /* The passes from PASS on. The last one stores results, unless a kernel has failed. */
-    template <int PASS>
-    __device__ __forceinline__ void run_passes(bool failed) {
+    template <int PASS> __device__ __forceinline__ void run_passes(bool failed) {
         if constexpr (PASS < P::PASSES) {
             row_totals<P> total;
             if (PASS == P::PASSES - 1 && failed) return;
@@ -398,8 +374,7 @@ struct row_part {
             if constexpr (P::use(PASS, 0) < ROW_KEEP) /* reductions come first */
                 fold_threads<P, PASS>(total);
             each_reduction<P, PASS>([&](auto j, auto use) {
-                program.set(P::number(PASS, VALUE(j)),
-                            (T)total.template at<VALUE(use)>(VALUE(j)));
+                program.set(P::number(PASS, VALUE(j)), (T)total.template at<VALUE(use)>(VALUE(j)));
             });
             run_passes<PASS + 1>(failed);
         }
@@ -433,8 +408,7 @@ E_FN bool has_failed(const gd_cuda_word *word) {
 /* The last block may have fewer rows. A warp without a row has nothing to do. If several rows share
  * a warp, all its lanes take part in shuffles, so those without a row compute with zeros. They have the
  * number of the last row, which they neither read nor store: its own lanes may be storing it. */
-template <class P>
-E_FN void run_rows(const row_arguments<P> &a) {
+template <class P> E_FN void run_rows(const row_arguments<P> &a) {
     const bool failed = has_failed(a.head.word);
     enum { ROWS = P::BLOCK / P::THREADS };
     const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / P::THREADS;

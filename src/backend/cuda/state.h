@@ -1,16 +1,16 @@
 /* state.h - the inside of a CUDA device: context, streams, events, modules, the error word. */
-#ifndef GRADUS_CUDA_STATE_H
-#define GRADUS_CUDA_STATE_H
+#ifndef GRADUS_BACKEND_CUDA_STATE_H
+#define GRADUS_BACKEND_CUDA_STATE_H
 
 #include <pthread.h>
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/error_word.h"
 
-struct gd_event {
+struct gd_queue_event {
     CUevent event;
-    gd_event *next; /* in the list of free events */
-    bool timed;     /* of gd_cuda_time_record */
+    gd_queue_event *next; /* in the list of free events */
+    bool timed;           /* of gd_cuda_time_record */
 };
 
 typedef struct gd_cuda_state {
@@ -23,8 +23,8 @@ typedef struct gd_cuda_state {
     int shared_bytes;   /* shared memory that a block may have */
     gd_cuda_word *word; /* device address of the error word */
 
-    pthread_mutex_t lock;     /* of events and modules */
-    gd_event *free_events[2]; /* without and with times */
+    pthread_mutex_t lock;           /* of events and modules */
+    gd_queue_event *free_events[2]; /* without and with times */
 
     CUmodule *modules;     /* by number of the image; NULL: not loaded yet */
     gd_capture *capturing; /* the capture that records calls now, or NULL */
@@ -49,12 +49,13 @@ gd_status gd_cuda_download(gd_device *d, gd_queue queue, void *to, const void *f
 
 /* --- events and the error word (queue.c) ------------------------------------------------------ */
 
-gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_event **event);
-gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_event *event);
-gd_status gd_cuda_event_wait(gd_device *d, gd_event *event);
-void gd_cuda_event_free(gd_device *d, gd_event *event);
-gd_status gd_cuda_time_record(gd_device *d, gd_event **event);
-gd_status gd_cuda_time_between(gd_device *d, gd_event *first, gd_event *second, double *ns);
+gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_queue_event **event);
+gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_queue_event *event);
+gd_status gd_cuda_event_wait(gd_device *d, gd_queue_event *event);
+void gd_cuda_event_free(gd_device *d, gd_queue_event *event);
+gd_status gd_cuda_time_record(gd_device *d, gd_queue_event **event);
+gd_status gd_cuda_time_between(gd_device *d, gd_queue_event *first, gd_queue_event *second,
+                               double *ns);
 gd_status gd_cuda_error_read(gd_device *d, void *to);
 void gd_cuda_error_parse(gd_device *d, const void *read, gd_data_error *error);
 gd_status gd_cuda_error_clear(gd_device *d);

@@ -44,7 +44,7 @@ extern "C" __global__ void gd_copy_broadcast(const __grid_constant__ gd_cuda_str
 template <typename T>
 static __device__ void transpose_tiles(const gd_cuda_strided_copy &p, void *memory) {
     enum { TILE = GD_CUDA_TRANSPOSE_TILE, STEP = GD_CUDA_TRANSPOSE_THREADS / TILE };
-    T(*tile)[TILE + 1] = (T(*)[TILE + 1])memory;
+    T(*tile)[TILE + 1] = (T(*)[TILE + 1]) memory;
     const int x = (int)threadIdx.x % TILE, y = (int)threadIdx.x / TILE;
     const int a = p.rank - 2, b = p.rank - 1; /* `from` is contiguous along a, `to` along b */
     for (int i = (int)blockIdx.x; i < p.count; i += (int)gridDim.x) {
@@ -59,8 +59,8 @@ static __device__ void transpose_tiles(const gd_cuda_strided_copy &p, void *memo
         }
         for (int k = y; k < TILE; k += STEP)
             if (first_a + x < p.dims[a] && first_b + k < p.dims[b])
-                tile[k][x] = ((const T *)p.from)[from + first_a + x +
-                                                 (first_b + k) * p.from_strides[b]];
+                tile[k][x] =
+                    ((const T *)p.from)[from + first_a + x + (first_b + k) * p.from_strides[b]];
         __syncthreads();
         for (int k = y; k < TILE; k += STEP)
             if (first_a + k < p.dims[a] && first_b + x < p.dims[b])

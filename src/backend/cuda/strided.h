@@ -1,6 +1,6 @@
 /* strided.h - copies between strided views of one dtype. */
-#ifndef GRADUS_CUDA_STRIDED_COPY_H
-#define GRADUS_CUDA_STRIDED_COPY_H
+#ifndef GRADUS_BACKEND_CUDA_STRIDED_H
+#define GRADUS_BACKEND_CUDA_STRIDED_H
 
 #include "backend/cuda/kernels.h"
 

@@ -1,6 +1,6 @@
 /* typed.cuh - elements as C++ types, for kernels with code for each dtype. */
-#ifndef GRADUS_CUDA_TYPED_CUH
-#define GRADUS_CUDA_TYPED_CUH
+#ifndef GRADUS_BACKEND_CUDA_TYPED_CUH
+#define GRADUS_BACKEND_CUDA_TYPED_CUH
 
 #include "backend/cuda/element.cuh"
 
@@ -21,26 +21,11 @@ static __device__ __forceinline__ long long widen(int32_t x) { return x; }
 static __device__ __forceinline__ long long widen(int8_t x) { return x; }
 static __device__ __forceinline__ long long widen(uint8_t x) { return x; }
 
-template <typename T>
-struct wide_type {
-    typedef long long type;
-};
-template <>
-struct wide_type<f16_element> {
-    typedef float type;
-};
-template <>
-struct wide_type<bf16_element> {
-    typedef float type;
-};
-template <>
-struct wide_type<float> {
-    typedef float type;
-};
-template <>
-struct wide_type<double> {
-    typedef double type;
-};
+template <typename T> struct wide_type { typedef long long type; };
+template <> struct wide_type<f16_element> { typedef float type; };
+template <> struct wide_type<bf16_element> { typedef float type; };
+template <> struct wide_type<float> { typedef float type; };
+template <> struct wide_type<double> { typedef double type; };
 
 /* Stores a wide value; the dtype is of the same kind (integer or float). */
 static __device__ __forceinline__ void store_wide(int dtype, void *p, long long i, double x) {
@@ -54,16 +39,16 @@ static __device__ __forceinline__ void store_wide(int dtype, void *p, long long 
 }
 
 /* WITH_ELEMENT_TYPE(dtype, f<T>(x)): the statement, with T the type of the dtype's elements. */
-#define WITH_ELEMENT_TYPE(dtype, ...)                                   \
-    switch (dtype) {                                                    \
-    case GD_F64: ELEMENT_TYPE_CASE(double, __VA_ARGS__)                 \
-    case GD_F32: ELEMENT_TYPE_CASE(float, __VA_ARGS__)                  \
-    case GD_F16: ELEMENT_TYPE_CASE(f16_element, __VA_ARGS__)            \
-    case GD_BF16: ELEMENT_TYPE_CASE(bf16_element, __VA_ARGS__)          \
-    case GD_I64: ELEMENT_TYPE_CASE(int64_t, __VA_ARGS__)                \
-    case GD_I32: ELEMENT_TYPE_CASE(int32_t, __VA_ARGS__)                \
-    case GD_I8: ELEMENT_TYPE_CASE(int8_t, __VA_ARGS__)                  \
-    default: ELEMENT_TYPE_CASE(uint8_t, __VA_ARGS__) /* u8 and bool */  \
+#define WITH_ELEMENT_TYPE(dtype, ...)                                  \
+    switch (dtype) {                                                   \
+    case GD_F64: ELEMENT_TYPE_CASE(double, __VA_ARGS__)                \
+    case GD_F32: ELEMENT_TYPE_CASE(float, __VA_ARGS__)                 \
+    case GD_F16: ELEMENT_TYPE_CASE(f16_element, __VA_ARGS__)           \
+    case GD_BF16: ELEMENT_TYPE_CASE(bf16_element, __VA_ARGS__)         \
+    case GD_I64: ELEMENT_TYPE_CASE(int64_t, __VA_ARGS__)               \
+    case GD_I32: ELEMENT_TYPE_CASE(int32_t, __VA_ARGS__)               \
+    case GD_I8: ELEMENT_TYPE_CASE(int8_t, __VA_ARGS__)                 \
+    default: ELEMENT_TYPE_CASE(uint8_t, __VA_ARGS__) /* u8 and bool */ \
     }
 #define ELEMENT_TYPE_CASE(type, ...) \
     {                                \

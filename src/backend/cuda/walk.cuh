@@ -1,6 +1,6 @@
 /* walk.cuh - offsets of elements in the views of a walk, and copies of elements, for kernels. */
-#ifndef GRADUS_CUDA_WALK_CUH
-#define GRADUS_CUDA_WALK_CUH
+#ifndef GRADUS_BACKEND_CUDA_WALK_CUH
+#define GRADUS_BACKEND_CUDA_WALK_CUH
 
 #include "backend/cuda/element.cuh"
 #include "backend/cuda/walk_args.h"

@@ -1,6 +1,6 @@
 /* walk.h - the host's part of loops over several views: shapes with merged dimensions. */
-#ifndef GRADUS_CUDA_WALK_H
-#define GRADUS_CUDA_WALK_H
+#ifndef GRADUS_BACKEND_CUDA_WALK_H
+#define GRADUS_BACKEND_CUDA_WALK_H
 
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/walk_args.h"

@@ -8,8 +8,8 @@
  *   - Plans are captured and replayed.
  *   - It has its own kernels, each the simplest correct loop.
  */
-#ifndef GRADUS_TEST_DEVICE_H
-#define GRADUS_TEST_DEVICE_H
+#ifndef GRADUS_BACKEND_TEST_DEVICE_H
+#define GRADUS_BACKEND_TEST_DEVICE_H
 
 #include "gradus/backend.h"
 

@@ -1,7 +1,7 @@
 /* element.h - loads and stores of single elements of any dtype, for kernels whose operands are not
  * converted to f64 and i64. */
-#ifndef GRADUS_TEST_ELEMENT_H
-#define GRADUS_TEST_ELEMENT_H
+#ifndef GRADUS_BACKEND_TEST_ELEMENT_H
+#define GRADUS_BACKEND_TEST_ELEMENT_H
 
 #include <math.h>
 #include <string.h>

@@ -116,9 +116,10 @@ static void run_kernel(test_task *task) {
     call.in = views;
     call.out = views + call.n_in;
     if (call.workspace_bytes) call.workspace = test_resolve(call.workspace, call.workspace_bytes);
-    if (call.noise) {
-        const gd_rng *noise = test_resolve(call.noise, sizeof *noise);
-        if (noise) call.rng = (gd_rng){call.rng.seed ^ noise->seed, call.rng.call + noise->call};
+    if (call.rng_offset) {
+        const gd_rng *rng_offset = test_resolve(call.rng_offset, sizeof *rng_offset);
+        if (rng_offset)
+            call.rng = (gd_rng){call.rng.seed ^ rng_offset->seed, call.rng.call + rng_offset->call};
     }
     if (resolved) t->body(&call);
     else test_device.lost = true;
@@ -174,7 +175,7 @@ static bool computes_reals(const gd_kernel_call *call) {
     const unsigned flags = test_host->op_flags(call->op);
     bool real = (flags & GD_OP_FLOAT) ||
                 !(test_host->expression_types(test_host->op_expression(call->op)) & 2);
-    if (!(flags & GD_OP_TRUTH) && element_is_float(call->out[0].dtype)) real = true;
+    if (!(flags & GD_OP_PREDICATE) && element_is_float(call->out[0].dtype)) real = true;
     for (int i = 0; i < call->n_in; i++)
         real |= call->in[i].data && element_is_float(call->in[i].dtype);
     return real;

@@ -4,8 +4,8 @@
  * resolved to addresses. Most kernels have the flag GD_KERNEL_DOUBLE, so their operands are
  * row-major f64 and i64 only. kernels.c has the table of all kernels.
  */
-#ifndef GRADUS_TEST_KERNELS_H
-#define GRADUS_TEST_KERNELS_H
+#ifndef GRADUS_BACKEND_TEST_KERNELS_H
+#define GRADUS_BACKEND_TEST_KERNELS_H
 
 #include "backend/test/element.h"
 #include "backend/test/queue.h"

@@ -36,14 +36,14 @@ static void accumulate_lines(gd_kernel_call *call, const cumulative_options *c) 
         uint64_t integer = c->product;
         for (int64_t t = 0; t < l.n; t++) {
             const int64_t at = line_element(&l, line, c->reverse ? l.n - 1 - t : t);
-            const bool truth = c->dtype == GD_BOOL;
+            const bool as_bool = c->dtype == GD_BOOL;
             const double value = real_at(x, at);
-            const uint64_t number = truth ? value != 0 : (uint64_t)integer_at(x, at);
+            const uint64_t number = as_bool ? value != 0 : (uint64_t)integer_at(x, at);
             const double real_before = real;
             const uint64_t integer_before = integer;
             real = c->product ? real * value : real + value;
             if (c->product) integer *= number;
-            else if (truth) integer |= number;
+            else if (as_bool) integer |= number;
             else integer += number;
             if (y->dtype == GD_F64) ((double *)y->data)[at] = c->exclusive ? real_before : real;
             else ((uint64_t *)y->data)[at] = c->exclusive ? integer_before : integer;

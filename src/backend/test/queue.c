@@ -115,7 +115,7 @@ void test_drain(void) {
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-struct gd_event {
+struct gd_queue_event {
     int refs; /* one for the host, and one for each task */
     bool done;
     struct timespec time; /* when it was done */
@@ -123,11 +123,11 @@ struct gd_event {
 
 typedef struct event_task {
     test_task task;
-    gd_event *event;
+    gd_queue_event *event;
 } event_task;
 
 /* The lock is held. */
-static void release_event(gd_event *event) {
+static void release_event(gd_queue_event *event) {
     if (--event->refs == 0) free(event);
 }
 
@@ -139,7 +139,7 @@ static void drop_event(test_task *task) {
 
 static void set_event(test_task *task) {
     pthread_mutex_lock(&queues_lock);
-    gd_event *event = ((event_task *)task)->event;
+    gd_queue_event *event = ((event_task *)task)->event;
     clock_gettime(CLOCK_MONOTONIC, &event->time);
     event->done = true;
     pthread_cond_broadcast(&queues_changed);
@@ -152,7 +152,7 @@ static void await_event(test_task *task) {
     pthread_mutex_unlock(&queues_lock);
 }
 
-static gd_status queue_event(gd_queue number, gd_event *event, void (*run)(test_task *)) {
+static gd_status queue_event(gd_queue number, gd_queue_event *event, void (*run)(test_task *)) {
     event_task *t = test_task_new(sizeof *t, run, drop_event);
     if (!t) return GD_E_MEMORY;
     t->event = event;
@@ -162,7 +162,7 @@ static gd_status queue_event(gd_queue number, gd_event *event, void (*run)(test_
     return test_enqueue(number, &t->task);
 }
 
-gd_status test_event_record(gd_device *d, gd_queue number, gd_event **event) {
+gd_status test_event_record(gd_device *d, gd_queue number, gd_queue_event **event) {
     (void)d;
     *event = calloc(1, sizeof **event);
     if (!*event) return test_host->fail(GD_E_MEMORY, "test:0: out of memory for an event");
@@ -172,12 +172,12 @@ gd_status test_event_record(gd_device *d, gd_queue number, gd_event **event) {
     return status;
 }
 
-gd_status test_event_join(gd_device *d, gd_queue number, gd_event *event) {
+gd_status test_event_join(gd_device *d, gd_queue number, gd_queue_event *event) {
     (void)d;
     return queue_event(number, event, await_event);
 }
 
-gd_status test_event_wait(gd_device *d, gd_event *event) {
+gd_status test_event_wait(gd_device *d, gd_queue_event *event) {
     gd_test_device_controls(d)->counts.waits++;
     pthread_mutex_lock(&queues_lock);
     while (!event->done && !test_device.lost) pthread_cond_wait(&queues_changed, &queues_lock);
@@ -185,18 +185,19 @@ gd_status test_event_wait(gd_device *d, gd_event *event) {
     return test_device.lost ? test_host->fail(GD_E_DEVICE, "test:0 is lost") : GD_OK;
 }
 
-gd_status test_time_record(gd_device *d, gd_event **event) {
+gd_status test_time_record(gd_device *d, gd_queue_event **event) {
     return test_event_record(d, GD_QUEUE_COMPUTE, event);
 }
 
-gd_status test_time_between(gd_device *d, gd_event *first, gd_event *second, double *ns) {
+gd_status test_time_between(gd_device *d, gd_queue_event *first, gd_queue_event *second,
+                            double *ns) {
     (void)d;
     *ns = 1e9 * (double)(second->time.tv_sec - first->time.tv_sec) +
           (double)(second->time.tv_nsec - first->time.tv_nsec);
     return GD_OK;
 }
 
-void test_event_free(gd_device *d, gd_event *event) {
+void test_event_free(gd_device *d, gd_queue_event *event) {
     (void)d;
     pthread_mutex_lock(&queues_lock);
     release_event(event);
@@ -212,7 +213,7 @@ typedef struct boundary_task {
     test_task task;
     gd_boundary boundary;
     bool enters;
-    /* the copies and numbers follow it in memory */
+    /* the copies and scalars follow it in memory */
 } boundary_task;
 
 static void run_boundary(test_task *task) {
@@ -225,8 +226,8 @@ static void run_boundary(test_task *task) {
         void *to = test_resolve(c->to, c->bytes), *from = test_resolve(c->from, c->bytes);
         if (to && from) memmove(to, from, c->bytes);
     }
-    for (int i = 0; i < b->n_numbers; i++) {
-        const gd_boundary_number *n = &b->numbers[i];
+    for (int i = 0; i < b->n_scalars; i++) {
+        const gd_boundary_scalar *n = &b->scalars[i];
         void *to = test_resolve(n->to, n->bytes);
         if (to) memcpy(to, &n->bits, n->bytes);
     }
@@ -234,15 +235,15 @@ static void run_boundary(test_task *task) {
 
 static boundary_task *new_boundary(const gd_boundary *b, bool enters) {
     const size_t copies = (size_t)b->n_copies * sizeof *b->copies,
-                 numbers = (size_t)b->n_numbers * sizeof *b->numbers;
-    boundary_task *t = test_task_new(sizeof *t + copies + numbers, run_boundary, NULL);
+                 scalars = (size_t)b->n_scalars * sizeof *b->scalars;
+    boundary_task *t = test_task_new(sizeof *t + copies + scalars, run_boundary, NULL);
     if (!t) return NULL;
     t->boundary = *b;
     t->enters = enters;
     t->boundary.copies = (gd_boundary_copy *)(t + 1);
-    t->boundary.numbers = (gd_boundary_number *)((char *)(t + 1) + copies);
+    t->boundary.scalars = (gd_boundary_scalar *)((char *)(t + 1) + copies);
     if (copies) memcpy(t + 1, b->copies, copies);
-    if (numbers) memcpy((char *)(t + 1) + copies, b->numbers, numbers);
+    if (scalars) memcpy((char *)(t + 1) + copies, b->scalars, scalars);
     return t;
 }
 

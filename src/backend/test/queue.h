@@ -1,6 +1,6 @@
 /* queue.h - internals of the test device: memory, tasks and queues, the error word. */
-#ifndef GRADUS_TEST_QUEUE_H
-#define GRADUS_TEST_QUEUE_H
+#ifndef GRADUS_BACKEND_TEST_QUEUE_H
+#define GRADUS_BACKEND_TEST_QUEUE_H
 
 #include <pthread.h>
 
@@ -33,12 +33,13 @@ gd_status test_enqueue(gd_queue queue, test_task *task);
 /* Waits until the compute queue is empty. */
 void test_drain(void);
 
-gd_status test_event_record(gd_device *d, gd_queue queue, gd_event **event);
-gd_status test_event_join(gd_device *d, gd_queue queue, gd_event *event);
-gd_status test_event_wait(gd_device *d, gd_event *event);
-void test_event_free(gd_device *d, gd_event *event);
-gd_status test_time_record(gd_device *d, gd_event **event);
-gd_status test_time_between(gd_device *d, gd_event *first, gd_event *second, double *ns);
+gd_status test_event_record(gd_device *d, gd_queue queue, gd_queue_event **event);
+gd_status test_event_join(gd_device *d, gd_queue queue, gd_queue_event *event);
+gd_status test_event_wait(gd_device *d, gd_queue_event *event);
+void test_event_free(gd_device *d, gd_queue_event *event);
+gd_status test_time_record(gd_device *d, gd_queue_event **event);
+gd_status test_time_between(gd_device *d, gd_queue_event *first, gd_queue_event *second,
+                            double *ns);
 
 gd_status test_capture_begin(gd_device *d);
 gd_status test_capture_end(gd_device *d, gd_capture **capture);

@@ -314,7 +314,7 @@ static void print_words(FILE *out) {
     for (int k = 0; k < n_ops; k++)
         for (int i = 0; i < ops[k]->record.n_attrs; i++)
             print_words_of(&ops[k]->record.attrs[i], ops[k]->source->path, ops[k]->line);
-    each_maker_attr(print_words_of);
+    each_factory_attr(print_words_of);
     fputc('\n', out);
 }
 

@@ -142,7 +142,7 @@ static void add_records(source *s, const char *start, const char *end) {
             die(s->path, line, "expected '}' and one alternative for each of %d variants at %.40s",
                 variant_count(text), at);
         if (strncmp(block, "op ", 3) == 0) add_op(s, variant, rules, line);
-        else add_maker(s, block, variant, rules, variant_number(text, k), line);
+        else add_factory(s, block, variant, rules, variant_number(text, k), line);
     }
     free(block);
 }
@@ -170,8 +170,8 @@ static void read_source(const char *path) {
     if (close) *close = 0;
     for (const char *at = s->text; (at = strstr(at, "/*")); at++) {
         bool is_op = strncmp(at, "/*op ", 5) == 0, is_kernel = strncmp(at, "/*kernel ", 9) == 0;
-        const bool is_maker = is_maker_block(at + 2);
-        if (!is_op && !is_kernel && !is_maker) continue;
+        const bool is_factory = is_factory_block(at + 2);
+        if (!is_op && !is_kernel && !is_factory) continue;
         const char *stop = strstr(at, "*/");
         if (!stop) die(path, line_of(s, at), "the block has no end");
         if (is_kernel) add_kernels(s, at + 9, stop);
@@ -190,7 +190,7 @@ static void print_words(void) {
     gd_record_each_word(print_word);
     for (const char *const *rule = op_rules; *rule; rule++) puts(*rule);
     print_kernel_words();
-    print_maker_words();
+    print_factory_words();
 }
 
 int main(int argc, char **argv) {
@@ -203,7 +203,7 @@ int main(int argc, char **argv) {
     root = argv[2];
     if (argc - 3 > MAX_SOURCES) die("opgen", 0, "too many sources");
     for (int i = 3; i < argc; i++) read_source(argv[i]);
-    resolve_makers();
+    resolve_factories();
     check_kernels();
     write_header();
     write_layout();
@@ -211,7 +211,7 @@ int main(int argc, char **argv) {
     write_records();
     write_elementwise();
     write_page();
-    write_makers();
+    write_factories();
     write_counts();
     return 0;
 }

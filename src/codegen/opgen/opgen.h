@@ -4,7 +4,7 @@
  *     opgen OUT-DIR ROOT SOURCE...
  *     opgen --words             prints every word that has a meaning in a block
  *
- * A record is a comment block that begins with "op", "kernel", or a kind of makers.c ("layer"),
+ * A record is a comment block that begins with "op", "kernel", or a kind of factories.c ("layer"),
  * right after the slash and star. A block can define several ops (variants.h). The rules of an op
  * are functions of the same file named after it: tanh_infer, tanh_vjp, tanh_expand, tanh_macs,
  * tanh_reference (a kernel that sees row-major f64 and i64), tanh_raw (a kernel that sees any
@@ -21,13 +21,13 @@
  *     expression_N.cu   the same kernels for the CUDA backend; expression_table.c: a table
  *     ops.md            the reference page
  *     gradus/KINDs.h    the constructors of layers, optimizers ...; KINDs.md: their reference pages
- *     maker_calls.c     the functions behind the constructors, and the table of their records
+ *     factory_calls.c     the functions behind the constructors, and the table of their records
  *     counts.txt        the numbers of ops, layers and so on, for README.md
  *
  * A file is written only if its content changes, so that an edit rebuilds little.
  */
-#ifndef GRADUS_OPGEN_H
-#define GRADUS_OPGEN_H
+#ifndef GRADUS_CODEGEN_OPGEN_OPGEN_H
+#define GRADUS_CODEGEN_OPGEN_OPGEN_H
 
 #include <stdio.h>
 
@@ -42,7 +42,7 @@ typedef struct source {
     char family[64];  /* "conv" of ops/conv/conv_body.c; elsewhere its first folder: "dispatch" */
     char *text;
     char title[160]; /* its first comment line after " - ", for headings */
-    bool has_ops, has_kernels, has_makers;
+    bool has_ops, has_kernels, has_factories;
 } source;
 
 typedef struct op {
@@ -130,17 +130,17 @@ void write_cuda_kernels(void);
 /* The functions NAME_RULE of an op; ends with NULL. */
 extern const char *const op_rules[];
 
-/* Records of layers, optimizers and so on (makers.c). */
-bool is_maker_block(const char *at);
+/* Records of layers, optimizers and so on (factories.c). */
+bool is_factory_block(const char *at);
 /* `word` begins with the word of its kind; the names of its functions begin with `rules`; `variant`
  * is N of a record such as conv{1,2,3}d, or 0. */
-void add_maker(source *s, const char *word, char *text, const char *rules, int variant, int line);
-void resolve_makers(void);
-void each_maker_attr(void (*look)(const gd_op_attr *attr, const char *path, int line));
-void print_makers(FILE *out, const source *s);
-void write_makers(void);
-void print_maker_words(void);
-void print_maker_counts(FILE *out);
+void add_factory(source *s, const char *word, char *text, const char *rules, int variant, int line);
+void resolve_factories(void);
+void each_factory_attr(void (*look)(const gd_op_attr *attr, const char *path, int line));
+void print_factories(FILE *out, const source *s);
+void write_factories(void);
+void print_factory_words(void);
+void print_factory_counts(FILE *out);
 
 /* Helpers that several files share. */
 void print_string(FILE *out, const char *text);

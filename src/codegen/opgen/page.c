@@ -131,6 +131,6 @@ void write_counts(void) {
     int visible = 0;
     for (int i = 0; i < n_ops; i++) visible += !(ops[i]->record.flags & GD_OP_INTERNAL);
     fprintf(out, "ops %d\nkernels %d\n", visible, n_kernels);
-    print_maker_counts(out);
+    print_factory_counts(out);
     finish_output();
 }

@@ -252,7 +252,7 @@ static void print_op(FILE *out, op *o) {
 void write_records(void) {
     for (int k = 0; k < n_sources; k++) {
         source *s = &sources[k];
-        if (!s->has_ops && !s->has_kernels && !s->has_makers) continue;
+        if (!s->has_ops && !s->has_kernels && !s->has_factories) continue;
         char name[160], include[180];
         snprintf(name, sizeof name, "%s.gen.h", s->name);
         snprintf(include, sizeof include, "#include \"%s\"", name);
@@ -274,7 +274,7 @@ void write_records(void) {
             fprintf(out, "};\n");
         }
         if (s->has_kernels) print_kernel_table(out, s);
-        if (s->has_makers) print_makers(out, s);
+        if (s->has_factories) print_factories(out, s);
         finish_output();
     }
     FILE *out = begin_output("op_table.c");

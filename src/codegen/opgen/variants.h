@@ -9,8 +9,8 @@
  * the entry, and {a|b|c} by the alternative for the entry. Other braces, such as the words of an
  * option, stay unchanged.
  */
-#ifndef GRADUS_OPGEN_VARIANTS_H
-#define GRADUS_OPGEN_VARIANTS_H
+#ifndef GRADUS_CODEGEN_OPGEN_VARIANTS_H
+#define GRADUS_CODEGEN_OPGEN_VARIANTS_H
 
 #include <stddef.h>
 

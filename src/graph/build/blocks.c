@@ -31,14 +31,14 @@ void gd_tracing_on(gd_tracing before) {
 }
 
 gd_eager gd_eager_begin(void) {
-    gd_eager before = {gd_tracing_off(), gd_this_thread.noise};
-    gd_this_thread.noise = NULL; /* a trace numbers its random ops from 0 */
+    gd_eager before = {gd_tracing_off(), gd_this_thread.replay_rng};
+    gd_this_thread.replay_rng = NULL; /* a trace numbers its random ops from 0 */
     return before;
 }
 
 void gd_eager_end(gd_eager *before) {
     gd_tracing_on(before->tracing);
-    gd_this_thread.noise = before->noise;
+    gd_this_thread.replay_rng = before->replay_rng;
 }
 
 /* The list of nodes before a GD_AFTER block, which the end of the block restores. */

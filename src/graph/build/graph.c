@@ -38,7 +38,7 @@ static void graph_destroy(gd_object *object) {
     gd_free(graph->grads);
     gd_free(graph->captured);
     gd_free(graph->written);
-    gd_names_free(&graph->names);
+    gd_name_map_free(&graph->names);
     gd_free(graph->nodes);
     gd_free(graph->variables);
     gd_free(graph);
@@ -117,11 +117,11 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                                     graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
                 gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
-    if (room && name && text && !gd_names_find(&graph->names, text))
-        room = gd_names_add(&graph->names, text, node);
+    if (room && name && text && !gd_name_map_find(&graph->names, text))
+        room = gd_name_map_add(&graph->names, text, node);
     if (!o || !text || !room || (b->n_after && !after)) {
-        if (text && gd_names_find(&graph->names, text) == node)
-            gd_names_remove(&graph->names, text);
+        if (text && gd_name_map_find(&graph->names, text) == node)
+            gd_name_map_remove(&graph->names, text);
         gd_free(o);
         gd_free(text);
         gd_free(after);
@@ -133,7 +133,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                      .name = text,
                      .named = name != NULL,
                      .caller = gd_this_thread.body ? gd_this_thread.body->op : NULL,
-                     .noise = -1,
+                     .random_index = -1,
                      .variable = -1,
                      .after = after,
                      .n_after = b->n_after};
@@ -141,7 +141,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         after[i] = b->after[i];
         gd_node_retain(after[i]);
     }
-    if (node->op && (node->op->flags & GD_OP_RANDOM)) o->noise = graph->n_noise++;
+    if (node->op && (node->op->flags & GD_OP_RANDOM)) o->random_index = graph->n_random++;
     if (kind == GD_FROM_VARIABLE) {
         o->variable = graph->n_variables;
         graph->variables[graph->n_variables++] = node;
@@ -189,7 +189,7 @@ static gd_status make_full_name(const gd_graph *graph, const char *what, const c
     if (!*name) return gd_fail(GD_E_ARGUMENT, "%s: the name is empty", what);
     char *full = format_name(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
     if (!full) return gd_no_memory(NULL, "for a name");
-    const gd_node *other = gd_names_find(&graph->names, full);
+    const gd_node *other = gd_name_map_find(&graph->names, full);
     gd_status status = GD_OK;
     if (other && other != self)
         status = gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what,
@@ -281,7 +281,7 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
 
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
     if (!graph || !name) return NULL;
-    gd_node *found = gd_names_find(&graph->names, name); /* names given by the program first */
+    gd_node *found = gd_name_map_find(&graph->names, name); /* names given by the program first */
     for (int i = 0; i < graph->count && !found; i++)
         if (strcmp(graph->nodes[i]->origin->name, name) == 0) found = graph->nodes[i];
     if (!found) return NULL;
@@ -297,17 +297,17 @@ gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_named: %s",
                                       name ? "not a symbol of a graph" : "the name is NULL"));
     gd_origin *o = symbol->node->origin;
-    gd_names *names = &o->graph->names;
+    gd_name_map *names = &o->graph->names;
     char *text;
     gd_status status = make_full_name(o->graph, "gd_named", name, symbol->node, &text);
     if (status != GD_OK) return gd_tensor_fail(status);
-    if (!gd_names_add(names, text, symbol->node)) {
+    if (!gd_name_map_add(names, text, symbol->node)) {
         gd_free(text);
         return gd_tensor_fail(gd_no_memory(NULL, "for a name"));
     }
     const bool other = !o->named || strcmp(o->name, text) != 0;
-    if (other && o->named && gd_names_find(names, o->name) == symbol->node)
-        gd_names_remove(names, o->name);
+    if (other && o->named && gd_name_map_find(names, o->name) == symbol->node)
+        gd_name_map_remove(names, o->name);
     gd_free(o->name);
     o->name = text;
     o->named = true;

@@ -4,12 +4,12 @@
  * adds an origin to each node. A graph retains its nodes, and a symbol retains its node: the symbol
  * stays valid after the graph is freed, but no op can take it as an input then.
  */
-#ifndef GRADUS_GRAPH_GRAPH_H
-#define GRADUS_GRAPH_GRAPH_H
+#ifndef GRADUS_GRAPH_BUILD_GRAPH_H
+#define GRADUS_GRAPH_BUILD_GRAPH_H
 
 #include "autograd/node.h"
 #include "core/guard.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "gradus/graph.h"
 
 typedef enum gd_origin_kind { GD_FROM_OP, GD_FROM_PLACEHOLDER, GD_FROM_VARIABLE } gd_origin_kind;
@@ -22,7 +22,7 @@ typedef struct gd_origin {
     char *name;
     bool named;          /* the program gave the name; else it is the op's name and the number */
     const gd_op *caller; /* of a node of an op's body: the op that the program called; else NULL */
-    int noise;           /* of a random op: its index among the random ops; else -1 */
+    int random_index;    /* of a random op: its index among the random ops; else -1 */
     int variable;        /* of a variable: its index among the variables; else -1 */
     bool trainable;
     gd_tensor *initial; /* of a variable: its initial value */
@@ -101,14 +101,14 @@ struct gd_graph {
     int n_values, value_room;
     gd_node **nodes;
     int count, capacity;
-    gd_names names;      /* names that the program gave; a name leads to its first node */
+    gd_name_map names;   /* names that the program gave; a name leads to its first node */
     gd_node **variables; /* those of `nodes` that are variables */
     int n_variables, variable_capacity;
     gd_guard guard;             /* locked while the next two change */
     _Atomic uint64_t became;    /* gd_tensors_became() at the last refresh */
     _Atomic uint64_t refreshed; /* counts refreshes that changed nodes: older plans are stale */
-    int n_noise;                /* number of random nodes */
-    uint64_t noise_base; /* the call number that the first random node would have as an eager op */
+    int n_random;               /* number of random nodes */
+    uint64_t random_base; /* the call number that the first random node would have as an eager op */
 };
 
 /* What the open blocks of this thread add to each new node. */
@@ -198,7 +198,7 @@ void gd_tracing_on(gd_tracing before);
  * the traced function has written: their new values are computed later. */
 typedef struct gd_eager {
     gd_tracing tracing;
-    struct gd_rng *noise;
+    struct gd_rng *replay_rng;
 } gd_eager;
 gd_eager gd_eager_begin(void);
 void gd_eager_end(gd_eager *before);

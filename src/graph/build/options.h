@@ -1,6 +1,6 @@
 /* options.h - the options of nodes and steps: comparing and printing them. */
-#ifndef GRADUS_GRAPH_OPTIONS_H
-#define GRADUS_GRAPH_OPTIONS_H
+#ifndef GRADUS_GRAPH_BUILD_OPTIONS_H
+#define GRADUS_GRAPH_BUILD_OPTIONS_H
 
 #include <stdio.h>
 

@@ -8,12 +8,12 @@ _Thread_local bool gd_is_shapes_only;
 void gd_shapes_only_begin(gd_shapes_only *b) {
     gd_thread *thread = &gd_this_thread;
     *b = (gd_shapes_only){.tracer = thread->tracer,
-                          .noise = thread->noise,
+                          .replay_rng = thread->replay_rng,
                           .macs = thread->macs,
                           .before = gd_is_shapes_only};
     b->scope = gd_scope_open();
     thread->tracer = &gd_no_graph;
-    thread->noise = &b->numbers;
+    thread->replay_rng = &b->counter;
     thread->macs = &b->sum;
     gd_is_shapes_only = true;
 }
@@ -21,7 +21,7 @@ void gd_shapes_only_begin(gd_shapes_only *b) {
 void gd_shapes_only_end(gd_shapes_only *b) {
     gd_thread *thread = &gd_this_thread;
     thread->tracer = b->tracer;
-    thread->noise = b->noise;
+    thread->replay_rng = b->replay_rng;
     thread->macs = b->macs;
     gd_is_shapes_only = b->before;
     gd_scope_close(&b->scope);

@@ -12,8 +12,8 @@
  * for parameters that are created there. Objects created in the block are freed at its end, unless
  * they are retained.
  */
-#ifndef GRADUS_GRAPH_SHAPES_ONLY_H
-#define GRADUS_GRAPH_SHAPES_ONLY_H
+#ifndef GRADUS_GRAPH_BUILD_SHAPES_ONLY_H
+#define GRADUS_GRAPH_BUILD_SHAPES_ONLY_H
 
 #include "core/thread.h"
 #include "graph/build/trace.h"
@@ -21,7 +21,7 @@
 
 typedef struct gd_shapes_only {
     void *tracer;
-    gd_rng *noise, numbers;
+    gd_rng *replay_rng, counter;
     double *macs, sum;
     bool before;
     gd_scope *scope;

@@ -1,6 +1,6 @@
 /* subgraph.h - subgraphs, traced from functions: branches and bodies of loops. */
-#ifndef GRADUS_GRAPH_SUBGRAPH_H
-#define GRADUS_GRAPH_SUBGRAPH_H
+#ifndef GRADUS_GRAPH_BUILD_SUBGRAPH_H
+#define GRADUS_GRAPH_BUILD_SUBGRAPH_H
 
 #include "graph/build/graph.h"
 #include "gradus/control.h"

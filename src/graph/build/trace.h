@@ -3,8 +3,8 @@
  * An op with a symbol among its inputs, or any op while a trace is open, appends a node. The node
  * is the tape's struct, so one backward walk serves both.
  */
-#ifndef GRADUS_GRAPH_TRACE_H
-#define GRADUS_GRAPH_TRACE_H
+#ifndef GRADUS_GRAPH_BUILD_TRACE_H
+#define GRADUS_GRAPH_BUILD_TRACE_H
 
 #include "gradus/tensor.h"
 

@@ -4,8 +4,8 @@
  * the graph (gd_leaf_grad in graph.h), and write no tensor. A run feeds the earlier gradients that
  * the function reads, and leaves the gradients that eager code would.
  */
-#ifndef GRADUS_GRAPH_TRACE_GRAD_H
-#define GRADUS_GRAPH_TRACE_GRAD_H
+#ifndef GRADUS_GRAPH_BUILD_TRACE_GRAD_H
+#define GRADUS_GRAPH_BUILD_TRACE_GRAD_H
 
 #include "graph/build/graph.h"
 

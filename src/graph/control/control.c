@@ -111,7 +111,7 @@ static GD_OWN_FRAME gd_status check_branches(const gd_subgraph *yes, const gd_su
 
 static GD_OWN_FRAME gd_status check_predicate(const gd_tensor *predicate) {
     const gd_meta m = gd_meta_of(predicate);
-    return gd_check_truth(&m, "predicate");
+    return gd_check_condition(&m, "predicate");
 }
 
 static gd_status trace_cond(const char *site, gd_tensor *predicate, gd_body yes, gd_body no,
@@ -172,7 +172,7 @@ static gd_status trace_while(const char *site, gd_body condition, gd_body body, 
     gd_status status = trace_body(condition, user, state, none, "the condition", &subs[0]);
     if (status == GD_OK && subs[0]->n_out != 1)
         status = gd_fail(GD_E_ARGUMENT, "the condition returns %d tensors, not 1", subs[0]->n_out);
-    if (status == GD_OK) status = gd_check_truth(&subs[0]->metas[0], "condition");
+    if (status == GD_OK) status = gd_check_condition(&subs[0]->metas[0], "condition");
     if (status == GD_OK) status = trace_body(body, user, state, none, "the body", &subs[1]);
     if (status == GD_OK && subs[1]->n_out != state.count)
         status = gd_fail(GD_E_ARGUMENT, "the body returns %d tensors for a state of %lld",

@@ -11,7 +11,7 @@ gd_tensor *gd_on_tape(gd_tensor *value) {
 }
 
 /* The random numbers of a node in this run and in this step of the loops around it. */
-static gd_rng noise_of(const gd_node *node, const gd_running *r) {
+static gd_rng rng_offset_of(const gd_node *node, const gd_running *r) {
     gd_rng rng = node->rng;
     rng.call += r->run;
     rng.seed ^= r->steps;
@@ -19,8 +19,8 @@ static gd_rng noise_of(const gd_node *node, const gd_running *r) {
 }
 
 static gd_status run_opaque(const gd_node *node, gd_tensor *const *in, gd_tensor **out) {
-    gd_expand expand = {node->op, node->attrs, node->n_in, node->n_out, (gd_tensor **)(uintptr_t)in,
-                        out};
+    gd_expansion expand = {
+        node->op, node->attrs, node->n_in, node->n_out, (gd_tensor **)(uintptr_t)in, out};
     node->op->expand(&expand);
     for (int k = 0; k < node->n_out; k++)
         if (!out[k] || out[k]->kind == GD_FAILED) return gd_failure();
@@ -31,11 +31,11 @@ static gd_status run_node_as_op(gd_node *node, gd_tensor *const *in, gd_tensor *
                                 const gd_running *r) {
     if (gd_node_subgraph(node, 0)) return gd_control_run(node, in, out, r);
     if (node->op->flags & GD_OP_OPAQUE) return run_opaque(node, in, out);
-    gd_rng noise = noise_of(node, r), *before = gd_this_thread.noise;
-    if (node->op->flags & GD_OP_RANDOM) gd_this_thread.noise = &noise; /* for its body */
-    gd_status status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, noise,
-                                         out, node->n_out);
-    gd_this_thread.noise = before;
+    gd_rng rng_offset = rng_offset_of(node, r), *before = gd_this_thread.replay_rng;
+    if (node->op->flags & GD_OP_RANDOM) gd_this_thread.replay_rng = &rng_offset; /* for its body */
+    gd_status status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs,
+                                         rng_offset, out, node->n_out);
+    gd_this_thread.replay_rng = before;
     return status;
 }
 

@@ -106,7 +106,7 @@ static gd_status check_next_state(const gd_held *state, const gd_held *next, int
     return GD_OK;
 }
 
-gd_status gd_check_truth(const gd_meta *m, const char *what) {
+gd_status gd_check_condition(const gd_meta *m, const char *what) {
     char text[160];
     int64_t n = 1;
     for (int d = 0; d < m->rank; d++) n *= m->dims[d] == GD_UNKNOWN ? 1 : m->dims[d];
@@ -115,16 +115,16 @@ gd_status gd_check_truth(const gd_meta *m, const char *what) {
                    gd_meta_text(m, text, sizeof text));
 }
 
-static gd_status read_truth(gd_tensor *t, const char *what, bool *truth) {
+static gd_status read_condition(gd_tensor *t, const char *what, bool *holds) {
     gd_meta m = gd_meta_of(t);
     if (t->kind != GD_VALUE)
         return gd_fail(
             GD_E_STATE,
             "the %s is a symbol and has no value yet; build the graph inside of GD_GRAPH", what);
-    GD_TRY(gd_check_truth(&m, what));
+    GD_TRY(gd_check_condition(&m, what));
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    *truth = gd_item(t) != 0; /* NaN is true, as in C */
+    *holds = gd_item(t) != 0; /* NaN is true, as in C */
     return gd_attempt_end(&attempt, GD_OK);
 }
 
@@ -132,18 +132,18 @@ static gd_status read_truth(gd_tensor *t, const char *what, bool *truth) {
 
 gd_status gd_run_cond(gd_tensor *predicate, const gd_callee *yes, const gd_callee *no,
                       gd_tensor *const *in, int n_in, gd_held *out, const gd_running *r) {
-    bool truth;
-    GD_TRY(read_truth(predicate, "predicate", &truth));
-    return call_body(truth ? yes : no, in, n_in, out, r);
+    bool holds;
+    GD_TRY(read_condition(predicate, "predicate", &holds));
+    return call_body(holds ? yes : no, in, n_in, out, r);
 }
 
 static gd_status eval_condition(const gd_callee *condition, const gd_held *state,
-                                const gd_running *r, bool *truth) {
+                                const gd_running *r, bool *holds) {
     gd_held answer = {NULL, 0};
     GD_TRY(call_body(condition, state->at, state->count, &answer, r));
     gd_status status =
         answer.count == 1
-            ? read_truth(answer.at[0], "condition", truth)
+            ? read_condition(answer.at[0], "condition", holds)
             : gd_fail(GD_E_ARGUMENT, "the condition returns %d tensors, not 1", answer.count);
     gd_held_release(&answer);
     return status;

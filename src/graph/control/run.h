@@ -47,7 +47,7 @@ gd_status gd_control_trace(const gd_node *node, gd_tensor *const *in, gd_tensor 
 /* Fails if state k changes its shape or dtype in a step. */
 gd_status gd_check_state(const gd_meta *before, const gd_meta *after, int k);
 /* Fails if it has more than one element. */
-gd_status gd_check_truth(const gd_meta *m, const char *what);
+gd_status gd_check_condition(const gd_meta *m, const char *what);
 bool gd_metas_alike(const gd_meta *a, const gd_meta *b); /* unknown sizes are equal to any */
 const char *gd_meta_text(const gd_meta *m, char *text, size_t size);
 

@@ -13,7 +13,7 @@
 #include "core/map.h"
 
 /* Loops with more nodes in all steps together are not unrolled. */
-enum { MOST_UNROLLED = 3000 };
+enum { MAX_UNROLLED = 3000 };
 
 /* --- collecting nodes ------------------------------------------------------------------------- */
 
@@ -140,7 +140,7 @@ static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors v
                               gd_program **program) {
     gd_program *p = gd_calloc(1, sizeof *p);
     if (!p) return gd_no_memory(NULL, "to plan a run");
-    gd_lowering l = {.p = p, .feeds = feeds, .fed = values, .left = MOST_UNROLLED},
+    gd_lowering l = {.p = p, .feeds = feeds, .fed = values, .left = MAX_UNROLLED},
                 replayed = {.p = p};
     gd_scope *scope = gd_scope_open();
     gd_node **roots = gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof *roots);

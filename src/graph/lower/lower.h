@@ -1,6 +1,6 @@
 /* lower.h - the state of lowering a graph to a program, shared by the files that do it. */
-#ifndef GRADUS_GRAPH_LOWER_H
-#define GRADUS_GRAPH_LOWER_H
+#ifndef GRADUS_GRAPH_LOWER_LOWER_H
+#define GRADUS_GRAPH_LOWER_LOWER_H
 
 #include "graph/control/nodes.h"
 #include "graph/lower/program.h"

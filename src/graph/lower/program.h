@@ -4,8 +4,8 @@
  * transform it; a plan assigns kernels and memory and runs it. A value is a view into a root, which
  * is a piece of memory: a temporary, a feed, a variable, or the storage of a captured tensor.
  */
-#ifndef GRADUS_GRAPH_PROGRAM_H
-#define GRADUS_GRAPH_PROGRAM_H
+#ifndef GRADUS_GRAPH_LOWER_PROGRAM_H
+#define GRADUS_GRAPH_LOWER_PROGRAM_H
 
 #include <string.h>
 
@@ -28,9 +28,9 @@ typedef struct gd_root {
     int number;
     gd_storage *storage; /* CAPTURED: retained */
     size_t bytes;
-    bool fetched;  /* must outlive the run */
-    bool constant; /* CAPTURED: a folded constant, which is never written */
-    bool truth;    /* fetched: the result of a group, true, which the entry of a run stores */
+    bool fetched;     /* must outlive the run */
+    bool constant;    /* CAPTURED: a folded constant, which is never written */
+    bool always_true; /* fetched: the result of a group, true, which the entry of a run stores */
 } gd_root;
 
 typedef struct gd_pvalue {

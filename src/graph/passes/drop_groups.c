@@ -14,7 +14,7 @@ gd_status gd_pass_drop_groups(gd_rewrite *r) {
         int fetches = 0;
         for (int k = 0; k < p->n_fetches; k++) fetches += gd_value_root(p, p->fetches[k]) == root;
         if (root < 0 || !p->roots[root].fetched || readers[root] != fetches) continue;
-        p->roots[root].truth = true;
+        p->roots[root].always_true = true;
         s->removed = true;
         r->changes++;
     }

@@ -388,13 +388,13 @@ static int fuse_steps_of(gd_program *p, const gd_op *const *ops, int n_ops, cons
 /* An elementwise step between two others is fused with the later one if possible: batch norm's
  * gradient takes the gradient of relu, not the gradient of pooling before it. */
 gd_status gd_pass_epilogue(gd_rewrite *r) {
-    enum { MOST_OPS = 64 };
-    const gd_op *ops[MOST_OPS], *first[MOST_OPS];
+    enum { MAX_OPS = 64 };
+    const gd_op *ops[MAX_OPS], *first[MAX_OPS];
     int *readers = gd_program_readers(r->program), n_ops = 0, n_first = 0;
     if (!readers) return GD_E_MEMORY;
     for (int i = gd_op_count(); i-- > 0;) {
         const gd_op *op = gd_op_at(i);
-        if (!op->facts.fuses.outer || n_ops == MOST_OPS) continue;
+        if (!op->facts.fuses.outer || n_ops == MAX_OPS) continue;
         ops[n_ops++] = op;
         if (fuses_elementwise_operand(op)) first[n_first++] = op;
     }

@@ -1,7 +1,7 @@
 /* epilogue.h - functions of the passes that combine steps (epilogue.c, fold_norm.c,
  * linear_gradients.c, ...). `inner` is the step whose result `outer` reads. */
-#ifndef GRADUS_GRAPH_EPILOGUE_H
-#define GRADUS_GRAPH_EPILOGUE_H
+#ifndef GRADUS_GRAPH_PASSES_EPILOGUE_H
+#define GRADUS_GRAPH_PASSES_EPILOGUE_H
 
 #include <string.h>
 

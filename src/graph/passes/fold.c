@@ -12,7 +12,7 @@
 #include "gradus/ops.h"
 
 /* Larger constants are computed in each run, which is cheap; keeping them would cost memory. */
-enum { MOST_CONSTANT_BYTES = 1 << 20 };
+enum { MAX_CONSTANT_BYTES = 1 << 20 };
 
 static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *constant,
                         const int *writes) {
@@ -28,7 +28,7 @@ static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *cons
         if (s->out[k] < 0 || writes[p->values[s->out[k]].root] > 1) return false;
         bytes += p->roots[p->values[s->out[k]].root].bytes;
     }
-    return bytes <= MOST_CONSTANT_BYTES && s->n_out > 0;
+    return bytes <= MAX_CONSTANT_BYTES && s->n_out > 0;
 }
 
 /* The value as a tensor. If it is not a constant, only its shape matters: it is filled with 0. */

@@ -1,7 +1,7 @@
 /* fuse.h - internals of the fusion pass, which puts steps into groups and turns each group into one
  * step. */
-#ifndef GRADUS_GRAPH_FUSE_H
-#define GRADUS_GRAPH_FUSE_H
+#ifndef GRADUS_GRAPH_PASSES_FUSE_H
+#define GRADUS_GRAPH_PASSES_FUSE_H
 
 #include "codegen/fusion_rules.h"
 #include "graph/passes/passes.h"

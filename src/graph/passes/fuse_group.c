@@ -175,7 +175,7 @@ gd_dtype gd_fuse_type(const gd_fuse *f, int g) {
 bool gd_fuse_can_pass(const gd_fuse *f, int value, gd_dtype type) {
     const gd_pstep *producer = &f->p->steps[f->producer[value]];
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
-    if (dtype == GD_BOOL) return producer->op->flags & GD_OP_TRUTH;
+    if (dtype == GD_BOOL) return producer->op->flags & GD_OP_PREDICATE;
     if (dtype == GD_F16 || dtype == GD_BF16) {
         const bool rounds =
             gd_op_copies(producer->op) && f->p->values[producer->in[0]].dtype != dtype;

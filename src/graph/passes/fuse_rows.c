@@ -11,7 +11,7 @@
 #include "graph/passes/fuse.h"
 
 enum {
-    MOST_STEPS = 16, /* between a reduction and the elementwise step that uses it */
+    MAX_STEPS = 16, /* between a reduction and the elementwise step that uses it */
 };
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -225,13 +225,13 @@ static bool begin_group_at(gd_fuse *f, int step) {
     gd_fuse_save(f);
     for (int k = 0; k < s->n_in; k++) {
         const int writer = f->writer[f->p->values[s->in[k]].root];
-        const int reduction = writer < 0 ? -1 : find_reduction(f, writer, MOST_STEPS);
+        const int reduction = writer < 0 ? -1 : find_reduction(f, writer, MAX_STEPS);
         gd_row_shape r;
         if (reduction < 0 || !reduces_rows(f, reduction, &r) ||
             !gd_values_have_same_dims(r.shape, get_result(f, step)) ||
             !gd_fuse_is_row_value(&f->p->values[s->in[k]], &r))
             continue;
-        add_path_to_reduction(f, step, writer, MOST_STEPS);
+        add_path_to_reduction(f, step, writer, MAX_STEPS);
         found = true;
     }
     if (found && group_is_valid(f, f->steps[step].group)) return true;

@@ -30,7 +30,7 @@ static bool reads_exactly(gd_dtype type, gd_dtype dtype) {
 
 /* Whether a result that is computed in the type is stored as the op alone would store it. */
 static bool writes_exactly(const gd_op *op, gd_dtype type, gd_dtype dtype) {
-    if (op->flags & GD_OP_TRUTH) return dtype == GD_BOOL;
+    if (op->flags & GD_OP_PREDICATE) return dtype == GD_BOOL;
     return gd_dtype_is_float(type) ? gd_dtype_is_float(dtype) : dtype == type;
 }
 
@@ -43,7 +43,7 @@ static bool is_member(const gd_program *p, const gd_pstep *s, const bool *rewrit
                       gd_dtype *type) {
     const gd_op *op = s->op;
     gd_dtype dtypes[GD_FUSED_TENSORS];
-    bool truths = op->flags & GD_OP_TRUTH;
+    bool predicates = op->flags & GD_OP_PREDICATE;
     if (s->view || s->removed || !op->ir || op->fusion || (op->flags & GD_OP_RANDOM) ||
         s->n_in > GD_FUSED_TENSORS || s->n_out != op->n_outputs || s->n_out > GD_IR_MAX_OUTPUTS ||
         s->out[0] < 0 || op->ir->count > GD_FUSED_NODES)
@@ -54,7 +54,7 @@ static bool is_member(const gd_program *p, const gd_pstep *s, const bool *rewrit
             rewritten[p->values[s->in[k]].root])
             return false;
         dtypes[k] = (gd_dtype)p->values[s->in[k]].dtype;
-        truths &= dtypes[k] == GD_BOOL;
+        predicates &= dtypes[k] == GD_BOOL;
     }
     *type = gd_compute_dtype(gd_elementwise_dtype(op, dtypes, s->n_in, (gd_dtype)y->dtype));
     for (int k = 0; k < s->n_in; k++)
@@ -69,7 +69,8 @@ static bool is_member(const gd_program *p, const gd_pstep *s, const bool *rewrit
             return false;
     }
     if (gd_value_elements(y) == 0 || !has_primitives_for(op, *type)) return false;
-    if (truths && s->n_in > 0 && has_primitives_for(op, GD_F32) && has_primitives_for(op, GD_I32))
+    if (predicates && s->n_in > 0 && has_primitives_for(op, GD_F32) &&
+        has_primitives_for(op, GD_I32))
         *type = GD_DTYPE_NONE;
     return true;
 }

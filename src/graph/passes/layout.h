@@ -1,6 +1,6 @@
 /* layout.h - internals of the layout pass (layout.c, layout_sink.c, layout_channels.c). */
-#ifndef GRADUS_GRAPH_LAYOUT_H
-#define GRADUS_GRAPH_LAYOUT_H
+#ifndef GRADUS_GRAPH_PASSES_LAYOUT_H
+#define GRADUS_GRAPH_PASSES_LAYOUT_H
 
 #include "graph/passes/passes.h"
 #include "gradus/ops.h"

@@ -17,7 +17,7 @@
 #include "graph/passes/passes.h"
 #include "dispatch/launch.h"
 
-enum { MOST_ENTRIES = 1024 };
+enum { MAX_ENTRIES = 1024 };
 
 typedef struct copy_list {
     gd_program *p;
@@ -129,7 +129,7 @@ static int combine_copies(copy_list *l, member_rule rule, int end, bool at_last)
     for (int i = 0; i < end; i++) {
         if (!rule(l, i, end)) continue;
         l->count = 0;
-        for (int k = i; k < end && l->count < MOST_ENTRIES; k++)
+        for (int k = i; k < end && l->count < MAX_ENTRIES; k++)
             if (rule(l, k, end) && are_alike(p, &p->steps[i], &p->steps[k]))
                 l->steps[l->count++] = k;
         lists += combine_members(l, at_last ? l->count - 1 : 0);
@@ -145,7 +145,7 @@ static gd_status init_list(copy_list *l) {
     l->readers = gd_program_readers(p);
     l->writes = gd_program_writes(p);
     l->reader = gd_malloc(((size_t)p->n_roots + 1) * sizeof *l->reader);
-    l->steps = gd_malloc(MOST_ENTRIES * sizeof *l->steps);
+    l->steps = gd_malloc(MAX_ENTRIES * sizeof *l->steps);
     if (!l->risks || !l->readers || !l->writes || !l->reader || !l->steps)
         return gd_no_memory(NULL, "to plan a run");
     l->last_risk = -1;

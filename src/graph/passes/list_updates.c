@@ -4,8 +4,8 @@
  * An optimizer's update is a step for each parameter: adam_step(p!, m!, v!, g, step, root, keep), or
  * for each layer: linear_step(w!, b!, gy, x, lr).
  * Where each kernel call has a fixed cost, as on a GPU, one call for all of them is much faster. A
- * list step has the operands of its entries one after the other, without the trailing numbers, and
- * then the numbers (see gd_each in dispatch/call.h):
+ * list step has the operands of its entries one after the other, without the trailing scalars, and
+ * then the scalars (see gd_each in dispatch/call.h):
  *
  *     in:  p0 m0 v0 g0  p1 m1 v1 g1 ...  step root keep
  *     out: p0 m0 v0  p1 m1 v1 ...
@@ -21,13 +21,13 @@
 #include "graph/passes/passes.h"
 #include "dispatch/launch.h"
 
-enum { MOST_ENTRIES = 1024 };
+enum { MAX_ENTRIES = 1024 };
 
 typedef struct update_list {
     gd_program *p;
     int *steps; /* members, in the order of the entries */
     int count;
-    int n_numbers;    /* trailing inputs of rank 0 */
+    int n_scalars;    /* trailing inputs of rank 0 */
     unsigned *reads;  /* per root: the stamp of the list of which a member reads it */
     unsigned *writes; /* per root: the same for writes */
     unsigned stamp;
@@ -52,7 +52,7 @@ static bool is_update(const gd_program *p, const gd_pstep *s) {
 }
 
 /* The number of last inputs that have rank 0 and are not written. */
-static int count_numbers(const gd_program *p, const gd_pstep *s) {
+static int count_scalars(const gd_program *p, const gd_pstep *s) {
     int n = 0;
     while (n < s->n_in - 1) {
         const int k = s->n_in - 1 - n;
@@ -69,7 +69,7 @@ static bool is_up_to_f32(int dtype) {
 /* Whether two updates have the same op, options and dtypes. Gradients may have any float dtype up to
  * that of the parameter, f32: the updates compute in f32 all the same. */
 static bool are_alike(const gd_program *p, const gd_pstep *a, const gd_pstep *b) {
-    if (a->op != b->op || !gd_same_options(a, b) || count_numbers(p, a) != count_numbers(p, b))
+    if (a->op != b->op || !gd_same_options(a, b) || count_scalars(p, a) != count_scalars(p, b))
         return false;
     bool wide = false;
     for (int k = 0; k < a->n_in; k++)
@@ -119,45 +119,45 @@ static void collect_members(update_list *l, int first) {
     const gd_pstep *model = &l->p->steps[first];
     l->count = 0;
     l->stamp++;
-    l->n_numbers = count_numbers(l->p, model);
+    l->n_scalars = count_scalars(l->p, model);
     add_member(l, first);
-    for (int i = first + 1; i < l->p->n_steps && l->count < MOST_ENTRIES; i++) {
+    for (int i = first + 1; i < l->p->n_steps && l->count < MAX_ENTRIES; i++) {
         const gd_pstep *s = &l->p->steps[i];
         if (conflicts(l, s)) break;
         if (is_update(l->p, s) && are_alike(l->p, model, s)) add_member(l, i);
     }
 }
 
-/* --- numbers ---------------------------------------------------------------------------------- */
+/* --- scalars ---------------------------------------------------------------------------------- */
 
-static const gd_pvalue *number_of(const update_list *l, int entry, int number) {
+static const gd_pvalue *scalar_of(const update_list *l, int entry, int number) {
     const gd_pstep *s = &l->p->steps[l->steps[entry]];
-    return &l->p->values[s->in[s->n_in - l->n_numbers + number]];
+    return &l->p->values[s->in[s->n_in - l->n_scalars + number]];
 }
 
 /* Sorts the entries by the offset of the number, so that elements of one tensor are in order. */
-static void sort_by_number(update_list *l, int number) {
+static void sort_by_scalar(update_list *l, int number) {
     for (int i = 1; i < l->count; i++)
         for (int k = i;
-             k > 0 && number_of(l, k, number)->offset < number_of(l, k - 1, number)->offset; k--) {
+             k > 0 && scalar_of(l, k, number)->offset < scalar_of(l, k - 1, number)->offset; k--) {
             const int step = l->steps[k];
             l->steps[k] = l->steps[k - 1];
             l->steps[k - 1] = step;
         }
 }
 
-/* The value of rank 0 or 1 with the number of each entry; -1: the numbers are not evenly spaced
+/* The value of rank 0 or 1 with the number of each entry; -1: the scalars are not evenly spaced
  * elements of one tensor, or no memory. */
-static int combine_number(update_list *l, int number) {
-    gd_pvalue v = *number_of(l, 0, number);
-    const int64_t step = number_of(l, 1, number)->offset - v.offset;
+static int combine_scalar(update_list *l, int number) {
+    gd_pvalue v = *scalar_of(l, 0, number);
+    const int64_t step = scalar_of(l, 1, number)->offset - v.offset;
     for (int i = 1; i < l->count; i++) {
-        const gd_pvalue *other = number_of(l, i, number);
+        const gd_pvalue *other = scalar_of(l, i, number);
         if (other->root != v.root || other->offset != v.offset + i * step) return -1;
     }
     if (step == 0) { /* shared */
         const gd_pstep *s = &l->p->steps[l->steps[0]];
-        return s->in[s->n_in - l->n_numbers + number];
+        return s->in[s->n_in - l->n_scalars + number];
     }
     v.rank = 1;
     v.dims[0] = l->count;
@@ -169,12 +169,12 @@ static int combine_number(update_list *l, int number) {
 
 static gd_pstep make_list_step(update_list *l) {
     const gd_pstep *model = &l->p->steps[l->steps[0]];
-    const int width = model->n_in - l->n_numbers, written = model->op->n_mutated;
+    const int width = model->n_in - l->n_scalars, written = model->op->n_mutated;
     gd_pstep made = {.op = model->op,
                      .attrs = model->attrs,
                      .node = model->node,
                      .each = l->count,
-                     .n_in = l->count * width + l->n_numbers,
+                     .n_in = l->count * width + l->n_scalars,
                      .n_out = l->count * written};
     made.in = gd_program_alloc(l->p, (size_t)(made.n_in + made.n_out) * sizeof *made.in);
     if (!made.in) return (gd_pstep){.removed = true};
@@ -185,21 +185,21 @@ static gd_pstep make_list_step(update_list *l) {
         memcpy(made.out + i * written, s->out + s->n_out - written,
                (size_t)written * sizeof *s->out); /* after the outputs, which are views of them */
     }
-    for (int k = 0; k < l->n_numbers; k++)
-        if ((made.in[l->count * width + k] = combine_number(l, k)) < 0)
+    for (int k = 0; k < l->n_scalars; k++)
+        if ((made.in[l->count * width + k] = combine_scalar(l, k)) < 0)
             return (gd_pstep){.removed = true};
     return made;
 }
 
-/* Replaces the members by a list step. False: the device has no kernel for it, or the numbers
+/* Replaces the members by a list step. False: the device has no kernel for it, or the scalars
  * cannot be combined. */
 static bool combine_members(update_list *l, gd_device *device) {
     int last = 0;
     for (int i = 0; i < l->count; i++)
         if (l->steps[i] > last) last = l->steps[i];
-    for (int k = 0; k < l->n_numbers; k++)
-        if (number_of(l, 0, k)->offset != number_of(l, l->count - 1, k)->offset) {
-            sort_by_number(l, k);
+    for (int k = 0; k < l->n_scalars; k++)
+        if (scalar_of(l, 0, k)->offset != scalar_of(l, l->count - 1, k)->offset) {
+            sort_by_scalar(l, k);
             break;
         }
     const gd_pstep made = make_list_step(l);
@@ -213,7 +213,7 @@ gd_status gd_pass_list_updates(gd_rewrite *r) {
     gd_program *p = r->program;
     const size_t roots = (size_t)p->n_roots + 1;
     update_list l = {.p = p,
-                     .steps = gd_malloc(MOST_ENTRIES * sizeof *l.steps),
+                     .steps = gd_malloc(MAX_ENTRIES * sizeof *l.steps),
                      .reads = gd_calloc(2 * roots, sizeof *l.reads)};
     const gd_status status = l.steps && l.reads ? GD_OK : gd_no_memory(NULL, "to plan a run");
     l.writes = l.reads + roots;

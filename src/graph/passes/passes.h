@@ -2,8 +2,8 @@
  *
  * A new pass NAME is a file NAME.c with the function gd_pass_NAME, and a row of GD_PASSES.
  */
-#ifndef GRADUS_GRAPH_PASSES_H
-#define GRADUS_GRAPH_PASSES_H
+#ifndef GRADUS_GRAPH_PASSES_PASSES_H
+#define GRADUS_GRAPH_PASSES_PASSES_H
 
 #include "graph/lower/program.h"
 

@@ -25,22 +25,22 @@ enum {
 /* The search for a better schedule around one peak. */
 typedef struct remat_search {
     const gd_remat_model *m;
-    const gd_schedule *s; /* the current schedule */
-    gd_lives lives;       /* its lifetimes */
-    bool *through;        /* per root: its latest life crosses the peak */
-    int *life_of;         /* per root: its latest life up to the peak; -1: none */
-    char *known;          /* per root: the result of can_recompute, or UNKNOWN */
-    bool *dropped;        /* per life: it is dropped at the peak */
-    int *last_use;        /* per root: a position in the schedule */
-    int64_t *cut;         /* per position: bytes that would pass between segments cut there */
+    const gd_remat_schedule *s; /* the current schedule */
+    gd_lives lives;             /* its lifetimes */
+    bool *through;              /* per root: its latest life crosses the peak */
+    int *life_of;               /* per root: its latest life up to the peak; -1: none */
+    char *known;                /* per root: the result of can_recompute, or UNKNOWN */
+    bool *dropped;              /* per life: it is dropped at the peak */
+    int *last_use;              /* per root: a position in the schedule */
+    int64_t *cut;               /* per position: bytes that would pass between segments cut there */
     /* The schedule that is being built. */
     bool *there;         /* per root: it is in memory */
     int *burst, n_burst; /* roots that were recomputed for the current step */
-    gd_schedule built;
+    gd_remat_schedule built;
     bool no_memory;
 } remat_search;
 
-static bool append_step(gd_schedule *s, int step) {
+static bool append_step(gd_remat_schedule *s, int step) {
     if (s->count == s->room) {
         const int larger = s->room ? 2 * s->room : 256;
         int *grown = gd_realloc(s->steps, (size_t)larger * sizeof *grown);
@@ -304,21 +304,21 @@ static int lower_peak(remat_search *f, size_t target, remat_outcome *reached) {
     return 1;
 }
 
-static int count_repeated(const gd_remat_model *m, const gd_schedule *s) {
+static int count_repeated(const gd_remat_model *m, const gd_remat_schedule *s) {
     int steps = 0;
     for (int i = 0; i < m->p->n_steps; i++) steps += !m->p->steps[i].removed;
     return s->count - steps;
 }
 
 /* Lowers one peak after the other until the target is reached. */
-static gd_status find_schedule(const gd_remat_model *m, gd_schedule *s, size_t target) {
+static gd_status find_schedule(const gd_remat_model *m, gd_remat_schedule *s, size_t target) {
     for (int round = 0; round < ROUNDS; round++) {
         remat_search f = {.m = m, .s = s};
         remat_outcome reached = {0, 0};
         gd_status status = init_search(&f);
         int lower = status == GD_OK && f.lives.peak > target ? lower_peak(&f, target, &reached) : 0;
         if (lower > 0) {
-            const gd_schedule old = *s;
+            const gd_remat_schedule old = *s;
             *s = f.built;
             f.built = old;
         }
@@ -332,7 +332,7 @@ static gd_status find_schedule(const gd_remat_model *m, gd_schedule *s, size_t t
 gd_status gd_pass_remat(gd_rewrite *r) {
     gd_program *p = r->program;
     gd_remat_model m;
-    gd_schedule s = {NULL, 0, 0};
+    gd_remat_schedule s = {NULL, 0, 0};
     gd_status status = gd_remat_begin(&m, p, r->remat);
     for (int i = 0; i < p->n_steps && status == GD_OK; i++)
         if (!p->steps[i].removed && !append_step(&s, i)) status = GD_E_MEMORY;

@@ -3,15 +3,15 @@
  * A schedule is a list of step numbers. A repeated step computes its results again, and later
  * readers read the new results; so the schedule alone determines the lifetimes.
  */
-#ifndef GRADUS_GRAPH_REMAT_H
-#define GRADUS_GRAPH_REMAT_H
+#ifndef GRADUS_GRAPH_PASSES_REMAT_H
+#define GRADUS_GRAPH_PASSES_REMAT_H
 
 #include "graph/passes/passes.h"
 
-typedef struct gd_schedule {
+typedef struct gd_remat_schedule {
     int *steps;
     int count, room;
-} gd_schedule;
+} gd_remat_schedule;
 
 /* Properties of the program that do not depend on the schedule. */
 typedef struct gd_remat_model {
@@ -49,9 +49,9 @@ bool gd_remat_is_written(const gd_remat_model *m, const gd_pstep *s, int root);
 size_t gd_remat_bytes(const gd_remat_model *m, int root);
 
 /* Computes the lifetimes of a schedule; false: no memory. The caller frees `lives`. */
-bool gd_remat_lives(const gd_remat_model *m, const gd_schedule *s, gd_lives *result);
+bool gd_remat_lives(const gd_remat_model *m, const gd_remat_schedule *s, gd_lives *result);
 
 /* Changes the program to follow the schedule. `steps` is a new array. */
-gd_status gd_remat_apply(const gd_remat_model *m, const gd_schedule *s);
+gd_status gd_remat_apply(const gd_remat_model *m, const gd_remat_schedule *s);
 
 #endif

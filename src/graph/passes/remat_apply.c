@@ -106,7 +106,7 @@ static gd_status emit_step(schedule_writer *a, int number, bool repeated) {
     return GD_OK;
 }
 
-gd_status gd_remat_apply(const gd_remat_model *m, const gd_schedule *s) {
+gd_status gd_remat_apply(const gd_remat_model *m, const gd_remat_schedule *s) {
     gd_program *p = m->p;
     schedule_writer a = {.p = p};
     a.root = gd_malloc(((size_t)p->n_roots + 1) * sizeof(int));

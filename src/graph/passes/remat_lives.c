@@ -112,7 +112,7 @@ void gd_remat_end(gd_remat_model *m) {
 
 typedef struct schedule_walk {
     const gd_remat_model *m;
-    const gd_schedule *s;
+    const gd_remat_schedule *s;
     gd_lives *r;
     int *now;      /* per root: its latest life; -1: none */
     int64_t *live; /* per position: the change of live bytes there */
@@ -244,7 +244,7 @@ static void find_uses_around_peak(schedule_walk *w) {
     }
 }
 
-bool gd_remat_lives(const gd_remat_model *m, const gd_schedule *s, gd_lives *r) {
+bool gd_remat_lives(const gd_remat_model *m, const gd_remat_schedule *s, gd_lives *r) {
     const gd_program *p = m->p;
     size_t outputs = 1;
     for (int j = 0; j < s->count; j++) outputs += (size_t)p->steps[s->steps[j]].n_out;

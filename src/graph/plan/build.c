@@ -79,23 +79,25 @@ static gd_status choose_in_place(gd_plan *plan) {
  * copy. */
 static gd_status place_boundary(gd_plan *plan) {
     const gd_program *p = plan->program;
-    plan->noise_slot = GD_NO_SLOT;
+    plan->rng_offset_slot = GD_NO_SLOT;
     if (plan->device->api->host_reads) return GD_OK;
     GD_TRY(choose_in_place(plan));
     plan->slots = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->slots);
     if (!plan->slots) return gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots; r++) {
-        const bool number = gd_root_is_number(plan, r);
+        const bool number = gd_root_is_scalar(plan, r);
         plan->slots[r] = GD_NO_SLOT;
         if ((!is_fed_or_fetched(&p->roots[r]) || plan->in_place[r]) && !number) continue;
         plan->slots[r] = plan->boundary;
         plan->boundary += gd_plan_align(plan->device, p->roots[r].bytes + 1);
-        if (number || p->roots[r].truth) plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
+        if (number || p->roots[r].always_true)
+            plan->n_scalar_words += (int)((p->roots[r].bytes + 7) / 8);
     }
     for (int i = 0; i < plan->n_calls; i++)
-        if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE)) plan->noise_slot = 0;
-    if (plan->noise_slot == 0) {
-        plan->noise_slot = plan->boundary;
+        if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE))
+            plan->rng_offset_slot = 0;
+    if (plan->rng_offset_slot == 0) {
+        plan->rng_offset_slot = plan->boundary;
         plan->boundary += gd_plan_align(plan->device, sizeof(gd_rng));
     }
     if (plan->boundary == 0) plan->boundary = plan->device->api->alignment;
@@ -105,7 +107,7 @@ static gd_status place_boundary(gd_plan *plan) {
 /* --- the plan --------------------------------------------------------------------------------- */
 
 /* Captured tensors must be on the plan's device, except for small ones in host memory. */
-enum { MOST_NUMBER_BYTES = 64 };
+enum { MAX_SCALAR_BYTES = 64 };
 static gd_status check_devices(const gd_program *p, const gd_device *device) {
     char text[160];
     for (int i = 0; i < p->n_values; i++) {
@@ -113,7 +115,7 @@ static gd_status check_devices(const gd_program *p, const gd_device *device) {
         if (root->kind != GD_ROOT_CAPTURED || root->storage->device == device) continue;
         bool written = false;
         for (int k = 0; k < p->n_commits; k++) written |= p->commits[k].root == p->values[i].root;
-        if (!written && root->storage->device->api->host_reads && root->bytes <= MOST_NUMBER_BYTES)
+        if (!written && root->storage->device->api->host_reads && root->bytes <= MAX_SCALAR_BYTES)
             continue; /* each run passes its value */
         gd_tensor t;
         gd_program_describe(p, i, root->storage->device, &t);

@@ -28,10 +28,10 @@ typedef struct gd_pcopy {
     int to, from; /* views */
 } gd_pcopy;
 
-typedef struct gd_place {
+typedef struct gd_slab_place {
     bool in_slab;
     size_t offset;
-} gd_place;
+} gd_slab_place;
 
 /* Calls that are queued, or captured, together; between segments the host runs a branch or a
  * loop. */
@@ -55,7 +55,7 @@ struct gd_plan {
     gd_pcopy *copies;
     int n_copies, copies_room;
     int first_commit_copy, n_commit_copies;
-    gd_place *places;           /* per root */
+    gd_slab_place *places;      /* per root */
     int *first_view, *views_of; /* the views of root r are views_of[first_view[r]], ..., before
                                  * views_of[first_view[r + 1]] */
     int *buffers;               /* roots that are fetched */
@@ -68,11 +68,11 @@ struct gd_plan {
     bool *in_place;    /* per root: a feed or a fetch that runs use where it is */
     int *fed_in_place; /* the roots of these feeds */
     int n_fed_in_place;
-    bool captured;      /* runs are captured: fetches are copied */
-    size_t *slots;      /* per root: its offset in the boundary block, or GD_NO_SLOT */
-    size_t noise_slot;  /* the offset of the run's random numbers, or GD_NO_SLOT */
-    size_t boundary;    /* bytes of the boundary block */
-    int n_number_words; /* 8-byte words of captured scalars that the host passes to a run */
+    bool captured;          /* runs are captured: fetches are copied */
+    size_t *slots;          /* per root: its offset in the boundary block, or GD_NO_SLOT */
+    size_t rng_offset_slot; /* the offset of the run's random numbers, or GD_NO_SLOT */
+    size_t boundary;        /* bytes of the boundary block */
+    int n_scalar_words;     /* 8-byte words of captured scalars that the host passes to a run */
     gd_segment *segments;
     int n_segments;
 
@@ -86,7 +86,7 @@ struct gd_plan {
 
 /* Whether the root is a captured scalar in host memory that a plan on another device reads. Each
  * run passes its current value. */
-static inline bool gd_root_is_number(const gd_plan *plan, int root) {
+static inline bool gd_root_is_scalar(const gd_plan *plan, int root) {
     const gd_root *r = &plan->program->roots[root];
     return r->kind == GD_ROOT_CAPTURED && r->storage->device != plan->device &&
            r->storage->device->api->host_reads;

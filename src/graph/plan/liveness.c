@@ -269,7 +269,7 @@ static gd_status place_roots(gd_plan *plan, liveness *l) {
     }
     gd_status status = gd_place_spans(spans, n, &plan->slab, &plan->live);
     for (int r = 0; r < p->n_roots && status == GD_OK; r++)
-        if (span_of[r] >= 0) plan->places[r] = (gd_place){true, spans[span_of[r]].offset};
+        if (span_of[r] >= 0) plan->places[r] = (gd_slab_place){true, spans[span_of[r]].offset};
     gd_free(spans);
     gd_free(span_of);
     return status;

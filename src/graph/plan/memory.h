@@ -1,6 +1,6 @@
 /* memory.h - places buffers with known lifetimes in one slab. */
-#ifndef GRADUS_GRAPH_MEMORY_H
-#define GRADUS_GRAPH_MEMORY_H
+#ifndef GRADUS_GRAPH_PLAN_MEMORY_H
+#define GRADUS_GRAPH_PLAN_MEMORY_H
 
 #include "graph/lower/program.h"
 

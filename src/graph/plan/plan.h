@@ -2,8 +2,8 @@
  *
  * A plan does not change after it is built. Runs have the addresses (run/plan_run.h).
  */
-#ifndef GRADUS_GRAPH_PLAN_H
-#define GRADUS_GRAPH_PLAN_H
+#ifndef GRADUS_GRAPH_PLAN_PLAN_H
+#define GRADUS_GRAPH_PLAN_PLAN_H
 
 #include "graph/lower/program.h"
 

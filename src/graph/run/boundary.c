@@ -2,9 +2,9 @@
  *
  * A captured plan is launched many times with the addresses of its capture. So one entry kernel
  * copies feeds in, one exit kernel copies fetches out, and a launch sets only their arguments: the
- * addresses of feeds and fetches, numbers from the host (captured scalars), and the numbers of the
+ * addresses of feeds and fetches, scalars from the host (captured scalars), and the numbers of the
  * run for random ops. All other addresses are fixed: temporaries are in the instance's slab; feeds,
- * numbers and fetches in its boundary block; variables and captured tensors keep their storage. If
+ * scalars and fetches in its boundary block; variables and captured tensors keep their storage. If
  * one of those gets another storage, the plan is captured again.
  *
  * Large feeds are read where they are (feeds.c). A plan with few calls and large feeds and fetches
@@ -30,9 +30,9 @@ static const char *step_name(const gd_pstep *step) {
 gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
     const gd_program *p = plan->program;
     in->copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->copies);
-    in->numbers = gd_calloc((size_t)(plan->n_number_words + 2), sizeof *in->numbers);
+    in->scalars = gd_calloc((size_t)(plan->n_scalar_words + 2), sizeof *in->scalars);
     in->feed_copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->feed_copies);
-    if (!in->copies || !in->numbers || !in->feed_copies) return gd_no_memory(NULL, "for a run");
+    if (!in->copies || !in->scalars || !in->feed_copies) return gd_no_memory(NULL, "for a run");
     GD_TRY(gd_captures_make(plan, in));
     GD_TRY(gd_device_alloc(plan->device, plan->boundary, &in->boundary));
     for (int r = 0; r < p->n_roots; r++)
@@ -44,7 +44,7 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
         const gd_node *node = step->node;
         if (step->op->flags & GD_OP_RANDOM) {
             call->rng = node->rng;
-            call->noise = (char *)in->boundary + plan->noise_slot;
+            call->rng_offset = (char *)in->boundary + plan->rng_offset_slot;
         }
         if (gd_op_is_fallible(step->op, call->in, call->n_in))
             GD_TRY(gd_call_enroll_step(call, step_name(step), node ? node->site : NULL));
@@ -60,18 +60,18 @@ void gd_boundary_free(gd_plan *plan, gd_instance *in) {
         if (in->calls[i].number) gd_call_forget(d, in->calls[i].number);
     if (in->boundary) gd_device_free(d, in->boundary, plan->boundary);
     gd_free(in->copies);
-    gd_free(in->numbers);
+    gd_free(in->scalars);
     gd_free(in->feed_copies);
 }
 
 /* --- arguments of a launch -------------------------------------------------------------------- */
 
 /* Adds the current value of a captured scalar, in pieces of up to 8 bytes. */
-static int add_numbers(const gd_plan *plan, gd_instance *in, int root, int n) {
+static int add_scalars(const gd_plan *plan, gd_instance *in, int root, int n) {
     const gd_root *r = &plan->program->roots[root];
     for (size_t at = 0; at < r->bytes; at += 8, n++) {
-        gd_boundary_number *number = &in->numbers[n];
-        *number = (gd_boundary_number){.to = (char *)in->boundary + plan->slots[root] + at,
+        gd_boundary_scalar *number = &in->scalars[n];
+        *number = (gd_boundary_scalar){.to = (char *)in->boundary + plan->slots[root] + at,
                                        .bytes = r->bytes - at < 8 ? r->bytes - at : 8};
         memcpy(&number->bits, (const char *)r->storage->data + at, number->bytes);
     }
@@ -81,23 +81,23 @@ static int add_numbers(const gd_plan *plan, gd_instance *in, int root, int n) {
 static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors feeds, uint64_t run,
                               uint64_t steps) {
     const gd_program *p = plan->program;
-    gd_boundary b = {.copies = in->copies, .numbers = in->numbers};
+    gd_boundary b = {.copies = in->copies, .scalars = in->scalars};
     for (int r = 0; r < p->n_roots; r++) {
         const gd_root *root = &p->roots[r];
         if (root->kind == GD_ROOT_FEED) {
             const void *from = gd_feed_address(root, feeds);
             if (in->base[r] != from)
                 in->copies[b.n_copies++] = (gd_boundary_copy){in->base[r], from, root->bytes};
-        } else if (gd_root_is_number(plan, r)) {
-            b.n_numbers = add_numbers(plan, in, r, b.n_numbers);
-        } else if (root->truth) {
-            in->numbers[b.n_numbers++] = (gd_boundary_number){in->base[r], root->bytes, true};
+        } else if (gd_root_is_scalar(plan, r)) {
+            b.n_scalars = add_scalars(plan, in, r, b.n_scalars);
+        } else if (root->always_true) {
+            in->scalars[b.n_scalars++] = (gd_boundary_scalar){in->base[r], root->bytes, true};
         }
     }
-    if (plan->noise_slot != GD_NO_SLOT) {
-        char *noise = (char *)in->boundary + plan->noise_slot; /* a gd_rng: seed, call */
-        in->numbers[b.n_numbers++] = (gd_boundary_number){noise, 8, steps};
-        in->numbers[b.n_numbers++] = (gd_boundary_number){noise + 8, 8, run};
+    if (plan->rng_offset_slot != GD_NO_SLOT) {
+        char *rng_offset = (char *)in->boundary + plan->rng_offset_slot; /* a gd_rng: seed, call */
+        in->scalars[b.n_scalars++] = (gd_boundary_scalar){rng_offset, 8, steps};
+        in->scalars[b.n_scalars++] = (gd_boundary_scalar){rng_offset + 8, 8, run};
     }
     return b;
 }
@@ -123,7 +123,7 @@ typedef struct boundary_run {
     gd_plan *plan;
     gd_instance *in;
     gd_boundary entry, exit;
-    uint64_t run, steps; /* the numbers of random ops */
+    uint64_t run, steps; /* the scalars of random ops */
 } boundary_run;
 
 /* The first segment begins with the entry, the last ends with the commits and the exit. */

@@ -18,7 +18,7 @@
 
 /* --- one call of a subgraph ------------------------------------------------------------------- */
 
-enum { MOST_INPUTS = 256 };
+enum { MAX_INPUTS = 256 };
 
 typedef struct planned_body {
     gd_plan *plan;
@@ -72,10 +72,10 @@ static gd_status copy_result(const planned_body *f, int k, const gd_view *like, 
 }
 
 /* The value of a condition. On an asynchronous device the host waits for it. */
-static gd_status read_truth(gd_device *device, const gd_view *v, bool *truth) {
+static gd_status read_condition(gd_device *device, const gd_view *v, bool *holds) {
     char element[8];
     GD_TRY(gd_device_download(device, element, v->data, gd_dtype_size(v->dtype)));
-    *truth = gd_load_f64(v->dtype, element) != 0;
+    *holds = gd_load_f64(v->dtype, element) != 0;
     return GD_OK;
 }
 
@@ -95,7 +95,7 @@ static gd_status copy_state(const gd_kernel_call *k, int i) {
 
 static gd_status run_cond(gd_kernel_call *k, const gd_control_options *p, void *room) {
     bool yes;
-    GD_TRY(read_truth(k->device, &k->in[0], &yes));
+    GD_TRY(read_condition(k->device, &k->in[0], &yes));
     planned_body f;
     gd_status status = begin_body(&f, k, p->plan[yes ? 0 : 1], k->n_in - 1, room);
     for (int i = 1; i < k->n_in; i++) feed_body(&f, i - 1, &k->in[i], k->in[i].data);
@@ -126,9 +126,9 @@ static gd_status run_while(gd_kernel_call *k, const gd_control_options *p, char 
         const gd_rng rng = {.seed = gd_step_hash(k->rng.seed, step), .call = k->rng.call};
         status = call_body(&condition, rng);
         if (status != GD_OK) break;
-        const gd_view truth = gd_plan_result_view(condition.plan, condition.instance, 0);
+        const gd_view holds = gd_plan_result_view(condition.plan, condition.instance, 0);
         bool more;
-        status = read_truth(k->device, &truth, &more);
+        status = read_condition(k->device, &holds, &more);
         if (status != GD_OK || !more) break;
         status = call_body(&body, rng);
         for (int i = 0; i < n && status == GD_OK; i++)

@@ -1,6 +1,6 @@
 /* control_step.h - kernels that run branches and loops as steps of a plan. */
-#ifndef GRADUS_GRAPH_CONTROL_STEP_H
-#define GRADUS_GRAPH_CONTROL_STEP_H
+#ifndef GRADUS_GRAPH_RUN_CONTROL_STEP_H
+#define GRADUS_GRAPH_RUN_CONTROL_STEP_H
 
 #include "graph/lower/program.h"
 

@@ -253,8 +253,8 @@ static gd_status take_results(const evaluation *r, gd_tensors fetches, gd_tensor
     return GD_OK;
 }
 
-gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
-                           bool assigns) {
+gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                           gd_rng rng_offset, bool assigns) {
     gd_tensor **results = gd_list_new(fetches.count);
     if (!results) {
         gd_error_record(GD_E_MEMORY);
@@ -262,8 +262,9 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     }
     gd_status status = gd_scope_reserve((size_t)fetches.count);
     gd_scope *scope = gd_scope_open();
-    evaluation r = {
-        .feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}};
+    evaluation r = {.feeds = feeds,
+                    .fed = values,
+                    .running = {.run = rng_offset.call, .steps = rng_offset.seed}};
     if (status == GD_OK) status = evaluate(&r, fetches);
     if (status == GD_OK) status = take_results(&r, fetches, results);
     if (status == GD_OK && assigns) status = do_commits(&r);
@@ -284,10 +285,10 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
 }
 
 static gd_status evaluate_and_keep(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
-                                   gd_rng noise, bool as_ops, gd_tensor **results) {
+                                   gd_rng rng_offset, bool as_ops, gd_tensor **results) {
     evaluation r = {.feeds = feeds,
                     .fed = values,
-                    .running = {.run = noise.call, .steps = noise.seed},
+                    .running = {.run = rng_offset.call, .steps = rng_offset.seed},
                     .on_tape = true,
                     .as_ops = as_ops};
     gd_status status = evaluate(&r, fetches);
@@ -299,14 +300,14 @@ static gd_status evaluate_and_keep(gd_tensors fetches, gd_tensors feeds, gd_tens
     return status;
 }
 
-gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
-                              gd_tensor **results) {
-    return evaluate_and_keep(fetches, feeds, values, noise, false, results);
+gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                              gd_rng rng_offset, gd_tensor **results) {
+    return evaluate_and_keep(fetches, feeds, values, rng_offset, false, results);
 }
 
-gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
-                             gd_tensor **results) {
-    return evaluate_and_keep(fetches, feeds, values, noise, true, results);
+gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                             gd_rng rng_offset, gd_tensor **results) {
+    return evaluate_and_keep(fetches, feeds, values, rng_offset, true, results);
 }
 
 gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {

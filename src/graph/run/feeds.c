@@ -10,8 +10,8 @@
 #include "graph/run/instance.h"
 
 enum {
-    MOST_MISSES = 4, /* combinations whose captures replace others, before feeds are copied */
-    PATIENCE = 100,  /* runs without such a combination, after which earlier ones do not count */
+    MAX_MISSES = 4, /* combinations whose captures replace others, before feeds are copied */
+    PATIENCE = 100, /* runs without such a combination, after which earlier ones do not count */
 };
 
 void *gd_feed_address(const gd_root *root, gd_tensors feeds) {
@@ -123,7 +123,7 @@ static gd_status replace_oldest_set(const gd_plan *plan, gd_instance *in, gd_ten
         in->misses = in->n_runs - in->latest_miss > PATIENCE ? 1 : in->misses + 1;
         in->latest_miss = in->n_runs;
     }
-    if (in->misses > MOST_MISSES) GD_TRY(copy_feeds(plan, in, feeds));
+    if (in->misses > MAX_MISSES) GD_TRY(copy_feeds(plan, in, feeds));
     empty_set(plan, in->set);
     for (int i = 0; i < plan->n_fed_in_place; i++)
         in->set->feeds[i] = in->base[plan->fed_in_place[i]];

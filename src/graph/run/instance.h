@@ -1,6 +1,6 @@
 /* instance.h - an instance of a plan: the memory and the kernel calls of one run at a time. */
-#ifndef GRADUS_GRAPH_INSTANCE_H
-#define GRADUS_GRAPH_INSTANCE_H
+#ifndef GRADUS_GRAPH_RUN_INSTANCE_H
+#define GRADUS_GRAPH_RUN_INSTANCE_H
 
 #include "graph/plan/build.h"
 #include "graph/run/plan_run.h"
@@ -22,9 +22,9 @@ struct gd_instance {
     gd_storage **fetched; /* the fetch buffers */
 
     /* Asynchronous devices (boundary.c). */
-    void *boundary;           /* holds feeds, numbers and fetches at fixed addresses */
+    void *boundary;           /* holds feeds, scalars and fetches at fixed addresses */
     gd_boundary_copy *copies; /* arguments of a launch, as are the next */
-    gd_boundary_number *numbers;
+    gd_boundary_scalar *scalars;
     void **feed_copies; /* per root: a copy of a feed that is otherwise used in place; NULL: none */
     bool copies_feeds;  /* all of these are copied */
     gd_capture_set sets[GD_CAPTURE_SETS], *set; /* all, and that of this run */

@@ -80,13 +80,13 @@ static bool is_traced_call(gd_tensors inputs) {
     return any;
 }
 
-enum { MOST_CALL_DEPTH = 64 };
+enum { MAX_CALL_DEPTH = 64 };
 static _Thread_local int call_depth;
 
 static gd_status call_function(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
-    if (call_depth >= MOST_CALL_DEPTH)
+    if (call_depth >= MAX_CALL_DEPTH)
         return gd_fail(GD_E_STATE, "jits call each other without end (%d calls deep)",
-                       MOST_CALL_DEPTH);
+                       MAX_CALL_DEPTH);
     call_depth++;
     *results = jit->fn(inputs, jit->user);
     call_depth--;
@@ -220,7 +220,7 @@ static gd_status call_jit(gd_jit *jit, gd_tensors inputs, int64_t key, gd_tensor
     else if (status == GD_OK) {
         gd_tensor **y = gd_list_new(t->n_out);
         *results = (gd_tensors){y, t->n_out};
-        status = y ? gd_jit_run_forward(t, inputs.at, gd_jit_take_noise(t), y) : GD_E_MEMORY;
+        status = y ? gd_jit_run_forward(t, inputs.at, gd_jit_take_rng(t), y) : GD_E_MEMORY;
     }
     gd_jit_trace_release(t);
     return status;

@@ -8,8 +8,8 @@
  * The gradient of a call is one more run of that session, which computes the forward part again
  * with the same random numbers.
  */
-#ifndef GRADUS_GRAPH_JIT_H
-#define GRADUS_GRAPH_JIT_H
+#ifndef GRADUS_GRAPH_RUN_JIT_H
+#define GRADUS_GRAPH_RUN_JIT_H
 
 #include "core/guard.h"
 #include "gradus/autograd.h"
@@ -30,9 +30,9 @@ typedef struct gd_jit_trace {
     int autocast; /* the settings during the trace */
     bool tf32;
     int n_in, n_out, n_leaves;
-    uint64_t n_noise;      /* how many call numbers of the generator a call takes */
-    gd_tensor **in, **out; /* symbols */
-    gd_tensor **written;   /* new values of inputs that are written in place; NULL: not written */
+    uint64_t n_random_calls; /* how many call numbers of the generator a call takes */
+    gd_tensor **in, **out;   /* symbols */
+    gd_tensor **written;     /* new values of inputs that are written in place; NULL: not written */
     int n_written;
     bool *read;         /* which captured tensors gx reads */
     bool derived[2];    /* whether gx[0] and gx[1] exist, and `read` is known for them */
@@ -70,14 +70,15 @@ void gd_release_all(gd_tensor **list, int count); /* and frees the list */
 
 /* Runs the session with inputs `x` and, for a gradient, `gy`. */
 gd_status gd_jit_run(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches,
-                     gd_rng noise, gd_tensor **results);
+                     gd_rng rng_offset, gd_tensor **results);
 /* A call that is not on the tape: writes what the function writes; `y` are the results. */
-gd_status gd_jit_run_forward(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y);
+gd_status gd_jit_run_forward(gd_jit_trace *t, gd_tensor *const *x, gd_rng rng_offset,
+                             gd_tensor **y);
 /* The memory of a call's plan, and the plan as text, which the caller frees; each may be NULL. */
 gd_status gd_jit_query_plan(const gd_jit_trace *t, gd_tensor *const *x, gd_plan_memory *memory,
                             char **text);
 /* The random numbers of a call: the generator's next ones, as if the function were called. */
-gd_rng gd_jit_take_noise(const gd_jit_trace *t);
+gd_rng gd_jit_take_rng(const gd_jit_trace *t);
 /* The forward rule of a call on the tape (gd_function). */
 void gd_jit_forward(gd_context *context);
 

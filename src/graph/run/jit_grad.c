@@ -167,7 +167,7 @@ static gd_status check_captured(const gd_jit_trace *t, const int64_t *versions) 
 
 /* For gradients of gradients: runs the nodes of the graph as eager ops on the tape. */
 static gd_status run_on_tape(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy,
-                             gd_tensors wanted, gd_rng noise, gd_tensor **results) {
+                             gd_tensors wanted, gd_rng rng_offset, gd_tensor **results) {
     const int n = t->n_in + t->n_out;
     gd_tensor **feeds = gd_malloc((2 * (size_t)n + 1) * sizeof *feeds), **values = feeds + n;
     if (!feeds) return gd_no_memory(NULL, "for a jit");
@@ -176,7 +176,7 @@ static gd_status run_on_tape(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *co
     for (int k = 0; k < t->n_out; k++)
         if (gy[k]) feeds[fed] = t->gy[k], values[fed++] = gy[k];
     gd_status status = gd_evaluate_on_tape(wanted, (gd_tensors){feeds, fed},
-                                           (gd_tensors){values, fed}, noise, results);
+                                           (gd_tensors){values, fed}, rng_offset, results);
     gd_free(feeds);
     if (status == GD_E_UNSUPPORTED)
         gd_error_suffix(
@@ -192,7 +192,7 @@ static gd_status run_backward(gd_jit_trace *t, gd_context *c) {
     gd_tensor *saved_state = gd_saved(c, 0);
     if (saved_state->kind == GD_FAILED) return gd_failure();
     const int64_t *state = gd_data(saved_state);
-    const gd_rng noise = {(uint64_t)state[0], (uint64_t)state[1]};
+    const gd_rng rng_offset = {(uint64_t)state[0], (uint64_t)state[1]};
     GD_TRY(check_captured(t, state + 2));
     gd_tensor **lists = gd_calloc((size_t)(t->n_in + 2 * n_inputs) + 1, sizeof *lists),
               **wanted = lists + t->n_in, **results = wanted + n_inputs;
@@ -204,9 +204,9 @@ static gd_status run_backward(gd_jit_trace *t, gd_context *c) {
     for (int i = 0; i < n_inputs; i++)
         if (c->needs[i] && gx[i] && gx[i]->kind == GD_SYMBOL) wanted[n++] = gx[i];
     if (status == GD_OK && n > 0 && create_graph) {
-        status = run_on_tape(t, lists, c->gy, (gd_tensors){wanted, n}, noise, results);
+        status = run_on_tape(t, lists, c->gy, (gd_tensors){wanted, n}, rng_offset, results);
     } else if (status == GD_OK && n > 0) {
-        status = gd_jit_run(t, lists, c->gy, (gd_tensors){wanted, n}, noise, results);
+        status = gd_jit_run(t, lists, c->gy, (gd_tensors){wanted, n}, rng_offset, results);
     }
     for (int i = 0, k = 0; i < n_inputs && status == GD_OK; i++) {
         if (!c->needs[i] || !gx[i]) continue;

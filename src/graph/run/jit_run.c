@@ -21,26 +21,26 @@ static gd_tensor **list_feeds(const gd_jit_trace *t, gd_tensor *const *x, gd_ten
 }
 
 gd_status gd_jit_run(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches,
-                     gd_rng noise, gd_tensor **results) {
+                     gd_rng rng_offset, gd_tensor **results) {
     int n;
     gd_tensor **feeds = list_feeds(t, x, gy, &n);
     if (!feeds) return gd_no_memory(NULL, "for a jit");
-    const gd_run_noise *before = gd_session_noise(&(gd_run_noise){noise, gy != NULL});
+    const gd_run_rng *before = gd_session_rng(&(gd_run_rng){rng_offset, gy != NULL});
     gd_tensors r = gd_session_run(t->session, ((gd_tensors){feeds, n}), fetches);
-    gd_session_noise(before);
+    gd_session_rng(before);
     gd_free(feeds);
     if (gd_failed() || r.count != fetches.count) return gd_failure();
     for (int64_t i = 0; i < r.count; i++) results[i] = r.at[i];
     return GD_OK;
 }
 
-gd_rng gd_jit_take_noise(const gd_jit_trace *t) {
-    gd_rng *given = gd_this_thread.noise; /* not NULL inside a body that is replayed */
-    if (t->n_noise == 0) return (gd_rng){0, 0};
-    if (!given) return gd_rng_take_many(t->n_noise);
-    const gd_rng noise = *given;
-    given->call += t->n_noise;
-    return noise;
+gd_rng gd_jit_take_rng(const gd_jit_trace *t) {
+    gd_rng *given = gd_this_thread.replay_rng; /* not NULL inside a body that is replayed */
+    if (t->n_random_calls == 0) return (gd_rng){0, 0};
+    if (!given) return gd_rng_take_many(t->n_random_calls);
+    const gd_rng rng_offset = *given;
+    given->call += t->n_random_calls;
+    return rng_offset;
 }
 
 static int most_fetches(const gd_jit_trace *t) {
@@ -75,14 +75,15 @@ gd_status gd_jit_query_plan(const gd_jit_trace *t, gd_tensor *const *x, gd_plan_
 }
 
 /* Runs the session once. */
-static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
+static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng rng_offset,
+                             gd_tensor **y) {
     const int most = most_fetches(t);
     gd_tensor **lists = gd_calloc(2 * (size_t)most, sizeof *lists), **results = lists + most;
     if (!lists) return gd_no_memory(NULL, "for a jit");
     const int n = list_fetches(t, lists);
     gd_status status = gd_leaf_grads_begin(t->graph, x, t->n_in);
     if (status == GD_OK && n > 0)
-        status = gd_jit_run(t, x, NULL, (gd_tensors){lists, n}, noise, results);
+        status = gd_jit_run(t, x, NULL, (gd_tensors){lists, n}, rng_offset, results);
     for (int k = 0; k < t->n_out && status == GD_OK; k++) y[k] = results[k];
     for (int i = 0, k = t->n_out; i < t->n_in && status == GD_OK; i++)
         if (t->written[i] && gd_assign(x[i], results[k++])->kind == GD_FAILED)
@@ -92,12 +93,13 @@ static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise,
     return status;
 }
 
-gd_status gd_jit_run_forward(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
-    if (t->graph->n_grads == 0) return run_fetches(t, x, noise, y);
+gd_status gd_jit_run_forward(gd_jit_trace *t, gd_tensor *const *x, gd_rng rng_offset,
+                             gd_tensor **y) {
+    if (t->graph->n_grads == 0) return run_fetches(t, x, rng_offset, y);
     /* only the leaves must hold the new gradients, so that the next call can reuse their memory */
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin();
-    gd_status status = run_fetches(t, x, noise, y);
+    gd_status status = run_fetches(t, x, rng_offset, y);
     gd_grad_mode_end(&grad);
     for (int k = 0; k < t->n_out && status == GD_OK; k++) gd_keep(y[k]);
     gd_scope_close(&scope);
@@ -106,12 +108,12 @@ gd_status gd_jit_run_forward(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise,
 
 /* What a call on the tape saves for backward, as an i64 tensor: its random numbers (seed and call),
  * and the version of each captured tensor. */
-static gd_tensor *save_call_state(const gd_jit_trace *t, gd_rng noise) {
+static gd_tensor *save_call_state(const gd_jit_trace *t, gd_rng rng_offset) {
     const int n = t->graph->n_captured;
     int64_t *data = gd_malloc((size_t)(2 + n) * sizeof *data);
     if (!data) return gd_tensor_fail(gd_no_memory(NULL, "for a jit"));
-    data[0] = (int64_t)noise.seed;
-    data[1] = (int64_t)noise.call;
+    data[0] = (int64_t)rng_offset.seed;
+    data[1] = (int64_t)rng_offset.call;
     for (int i = 0; i < n; i++)
         data[2 + i] = atomic_load(&t->graph->captured[i].tensor->storage->version);
     gd_device *device = gd_this_thread.device;
@@ -137,10 +139,10 @@ void gd_jit_forward(gd_context *c) {
     gd_tensor **before = gd_calloc((size_t)t->n_in + 1, sizeof *before);
     gd_status status =
         before ? copy_written_inputs(t, c->x, before) : gd_no_memory(NULL, "for a jit");
-    const gd_rng noise = gd_jit_take_noise(t);
-    gd_tensor *saved_state = status == GD_OK ? save_call_state(t, noise) : &gd_error_tensor;
+    const gd_rng rng_offset = gd_jit_take_rng(t);
+    gd_tensor *saved_state = status == GD_OK ? save_call_state(t, rng_offset) : &gd_error_tensor;
     if (status == GD_OK && saved_state->kind == GD_FAILED) status = gd_failure();
-    if (status == GD_OK) status = gd_jit_run_forward(t, c->x, noise, c->y);
+    if (status == GD_OK) status = gd_jit_run_forward(t, c->x, rng_offset, c->y);
     if (status == GD_OK) gd_save(c, saved_state);
     for (int i = 0; i < t->n_in && status == GD_OK; i++) gd_save(c, before[i]);
     gd_free(before);

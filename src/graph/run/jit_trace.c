@@ -125,8 +125,8 @@ static void record_written_inputs(gd_jit_trace *t, gd_tensor *const *given) {
 static gd_status trace_function(gd_jit *jit, gd_jit_trace *t, gd_tensors inputs) {
     GD_GRAPH(t->graph);
     int grad = gd_enable_grad_begin();
-    gd_rng numbers = {0, 0}, *before = gd_this_thread.noise;
-    gd_this_thread.noise = &numbers; /* the trace does not advance the generator */
+    gd_rng counter = {0, 0}, *before = gd_this_thread.replay_rng;
+    gd_this_thread.replay_rng = &counter; /* the trace does not advance the generator */
     gd_tensor **given = gd_list_new(inputs.count);
     gd_status status = given ? make_inputs(t, inputs, given) : GD_E_MEMORY;
     gd_keep_freed_begin();
@@ -140,8 +140,8 @@ static gd_status trace_function(gd_jit *jit, gd_jit_trace *t, gd_tensors inputs)
     if (status == GD_OK) status = add_effects(t);
     status = gd_frozen_leaves_end(t->graph, status);
     if (status == GD_OK) status = gd_traced_values_check(t->graph);
-    gd_this_thread.noise = before;
-    t->n_noise = numbers.call;
+    gd_this_thread.replay_rng = before;
+    t->n_random_calls = counter.call;
     gd_grad_mode_end(&grad);
     return status;
 }

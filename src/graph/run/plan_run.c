@@ -194,8 +194,8 @@ static inline gd_status run_instance(gd_plan *plan, gd_instance *in, gd_tensors 
 }
 
 gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables,
-                      gd_rng noise) {
-    return run_instance(plan, in, feeds, variables, noise.call, noise.seed);
+                      gd_rng rng_offset) {
+    return run_instance(plan, in, feeds, variables, rng_offset.call, rng_offset.seed);
 }
 
 gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds,

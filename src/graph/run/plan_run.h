@@ -1,7 +1,7 @@
 /* plan_run.h - running plans. Each run borrows an instance of its plan: a slab, and the kernel calls
  * with the slab's addresses filled in. */
-#ifndef GRADUS_GRAPH_PLAN_RUN_H
-#define GRADUS_GRAPH_PLAN_RUN_H
+#ifndef GRADUS_GRAPH_RUN_PLAN_RUN_H
+#define GRADUS_GRAPH_RUN_PLAN_RUN_H
 
 #include "graph/plan/plan.h"
 
@@ -15,10 +15,10 @@ void gd_plan_return(gd_plan *plan, gd_instance *instance);
  * nothing can fail after it. */
 gd_status gd_plan_prepare(gd_plan *plan, gd_instance *instance);
 
-/* Runs a prepared instance. `feeds` are the fed values, `variables` the session's; `noise` is added
+/* Runs a prepared instance. `feeds` are the fed values, `variables` the session's; `rng_offset` is added
  * to the numbers of random ops. */
 gd_status gd_plan_run(gd_plan *plan, gd_instance *instance, gd_tensors feeds,
-                      gd_tensor *const *variables, gd_rng noise);
+                      gd_tensor *const *variables, gd_rng rng_offset);
 
 /* On an asynchronous device: the number of the instance's latest run (gd_device_log_counter). */
 uint64_t gd_plan_run_number(const gd_instance *instance);

@@ -1,6 +1,6 @@
 /* session.h - the internals of a session, shared by the session_*.c files. */
-#ifndef GRADUS_GRAPH_SESSION_H
-#define GRADUS_GRAPH_SESSION_H
+#ifndef GRADUS_GRAPH_RUN_SESSION_H
+#define GRADUS_GRAPH_RUN_SESSION_H
 
 #include "core/rwlock.h"
 #include "core/state.h"
@@ -15,7 +15,7 @@ typedef struct gd_cached_plan {
     gd_node **fetched, **fed; /* retained */
     int *fetch_index, *fed_index;
     int n_fetches, n_feeds;
-    bool repeats;       /* assigns nothing (gd_run_noise) */
+    bool repeats;       /* assigns nothing (gd_run_rng) */
     gd_meta *shapes;    /* of the feeds */
     uint64_t refreshed; /* the graph's counter when the plan was built */
     uint64_t used;      /* the session's clock at the last use */
@@ -78,17 +78,17 @@ void gd_session_plans_in_child(gd_session *s);
 /* --- session_run.c ---------------------------------------------------------------------------- */
 
 /* The random numbers of this thread's next runs of sessions. */
-typedef struct gd_run_noise {
+typedef struct gd_run_rng {
     gd_rng at;    /* its seed is combined with those of random nodes, its call number is added */
     bool repeats; /* the runs repeat an earlier one: nothing is assigned */
-} gd_run_noise;
+} gd_run_rng;
 /* NULL: the number of a run determines its random numbers. Returns the previous setting. */
-const gd_run_noise *gd_session_noise(const gd_run_noise *noise);
+const gd_run_rng *gd_session_rng(const gd_run_rng *rng_offset);
 
-/* What gd_session_noise has set for this thread; NULL: nothing. */
-extern _Thread_local const gd_run_noise *gd_this_run_noise;
+/* What gd_session_rng has set for this thread; NULL: nothing. */
+extern _Thread_local const gd_run_rng *gd_this_run_rng;
 
-static inline bool gd_runs_repeat(void) { return gd_this_run_noise && gd_this_run_noise->repeats; }
+static inline bool gd_runs_repeat(void) { return gd_this_run_rng && gd_this_run_rng->repeats; }
 
 gd_status gd_session_check_run(const gd_session *s, gd_tensors feeds, gd_tensors fetches);
 gd_status gd_session_run_plan(gd_session *s, gd_cached_plan *c, gd_tensors symbols,

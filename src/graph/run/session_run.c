@@ -10,31 +10,32 @@
 
 /* --- random numbers --------------------------------------------------------------------------- */
 
-_Thread_local const gd_run_noise *gd_this_run_noise;
+_Thread_local const gd_run_rng *gd_this_run_rng;
 
-const gd_run_noise *gd_session_noise(const gd_run_noise *noise) {
-    const gd_run_noise *before = gd_this_run_noise;
-    gd_this_run_noise = noise;
+const gd_run_rng *gd_session_rng(const gd_run_rng *rng_offset) {
+    const gd_run_rng *before = gd_this_run_rng;
+    gd_this_run_rng = rng_offset;
     return before;
 }
 
-/* The random numbers of a run follow from its number, unless gd_session_noise has set them. */
-static gd_rng next_noise(gd_session *s) {
-    if (gd_this_run_noise) return gd_this_run_noise->at;
+/* The random numbers of a run follow from its number, unless gd_session_rng has set them. */
+static gd_rng next_rng_offset(gd_session *s) {
+    if (gd_this_run_rng) return gd_this_run_rng->at;
     return (gd_rng){.call = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed) << 32};
 }
 
 /* On an asynchronous device the host does not know yet whether the run will fail: the device resets
  * the counter if it does. */
-static inline void log_run(gd_session *s, const gd_instance *instance, gd_rng noise) {
-    if (!gd_this_run_noise)
-        gd_device_log_counter(s->device, gd_plan_run_number(instance), &s->runs, noise.call >> 32);
+static inline void log_run(gd_session *s, const gd_instance *instance, gd_rng rng_offset) {
+    if (!gd_this_run_rng)
+        gd_device_log_counter(s->device, gd_plan_run_number(instance), &s->runs,
+                              rng_offset.call >> 32);
 }
 
 /* A run that failed does not count: the next one gets its number. */
-static void return_run_number(gd_session *s, gd_rng noise) {
-    uint64_t run = noise.call >> 32, latest = run + 1;
-    if (!gd_this_run_noise) atomic_compare_exchange_strong(&s->runs, &latest, run);
+static void return_run_number(gd_session *s, gd_rng rng_offset) {
+    uint64_t run = rng_offset.call >> 32, latest = run + 1;
+    if (!gd_this_run_rng) atomic_compare_exchange_strong(&s->runs, &latest, run);
 }
 
 /* --- checks ----------------------------------------------------------------------------------- */
@@ -114,12 +115,12 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
     }
     gd_tensors got = {NULL, 0};
     if (status == GD_OK) {
-        const gd_rng noise = next_noise(s);
-        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, noise,
+        const gd_rng rng_offset = next_rng_offset(s);
+        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, rng_offset,
                               !gd_runs_repeat());
         for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
             if (!got.at || got.at[i]->kind == GD_FAILED) status = gd_failure();
-        if (status != GD_OK) return_run_number(s, noise);
+        if (status != GD_OK) return_run_number(s, rng_offset);
     }
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) results[i] = got.at[i];
     gd_free(all);
@@ -131,15 +132,15 @@ gd_status gd_session_run_plan(gd_session *s, gd_cached_plan *c, gd_tensors symbo
     if (c->dynamic) return run_dynamic(s, symbols, values, fetches, results);
     gd_instance *instance;
     GD_TRY(gd_plan_borrow(c->plan, &instance));
-    const gd_rng noise = next_noise(s);
+    const gd_rng rng_offset = next_rng_offset(s);
     gd_status status = gd_plan_prepare(c->plan, instance);
     /* create the results before the run: nothing can fail after it has changed variables */
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
         if (!(results[i] = gd_plan_result(c->plan, instance, (int)i))) status = GD_E_MEMORY;
-    if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, noise);
-    if (status == GD_OK && !gd_plan_is_on_host(c->plan)) log_run(s, instance, noise);
+    if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, rng_offset);
+    if (status == GD_OK && !gd_plan_is_on_host(c->plan)) log_run(s, instance, rng_offset);
     gd_plan_return(c->plan, instance);
-    if (status != GD_OK) return_run_number(s, noise);
+    if (status != GD_OK) return_run_number(s, rng_offset);
     return status;
 }
 

@@ -50,19 +50,19 @@ static void operator_free(gd_onnx_operator *o) {
     gd_free(o);
 }
 
-void gd_onnx_operators_free(gd_names *operators) {
+void gd_onnx_operators_free(gd_name_map *operators) {
     for (size_t i = 0; i < operators->size; i++) operator_free(operators->slots[i].value);
-    gd_names_free(operators);
+    gd_name_map_free(operators);
 }
 
 /* Finds the rows of an operator, and caches them: the table is long, and a file has many nodes but
  * few different operators. */
 static gd_status find_operator(gd_onnx_loader *l, const char *type, const gd_onnx_operator **out) {
-    gd_onnx_operator *o = gd_names_find(&l->operators, type);
+    gd_onnx_operator *o = gd_name_map_find(&l->operators, type);
     *out = o;
     if (o) return GD_OK;
     o = gd_calloc(1, sizeof *o);
-    if (!o || !add_rows(o, type) || !gd_names_add(&l->operators, type, o)) {
+    if (!o || !add_rows(o, type) || !gd_name_map_add(&l->operators, type, o)) {
         operator_free(o);
         return gd_no_memory(NULL, "to load a graph");
     }
@@ -102,8 +102,8 @@ gd_status gd_onnx_load_nodes(gd_onnx_loader *l) {
         const gd_pb *node = gd_pb_message_at(l->frame->graph, "node", i);
         for (size_t k = 0; k < gd_pb_count(node, "output"); k++)
             if (*gd_pb_string_at(node, "output", k) &&
-                !gd_names_add(&l->frame->producers, gd_pb_string_at(node, "output", k),
-                              (void *)node))
+                !gd_name_map_add(&l->frame->producers, gd_pb_string_at(node, "output", k),
+                                 (void *)node))
                 return gd_no_memory(NULL, "to load a graph");
     }
     for (size_t i = 0; i < count; i++) {
@@ -122,9 +122,9 @@ gd_status gd_onnx_load_nodes(gd_onnx_loader *l) {
 }
 
 void gd_onnx_frame_free(gd_onnx_frame *f) {
-    gd_names_free(&f->by_name);
-    gd_names_free(&f->producers);
-    gd_names_free(&f->outputs);
+    gd_name_map_free(&f->by_name);
+    gd_name_map_free(&f->producers);
+    gd_name_map_free(&f->outputs);
 }
 
 /* --- subgraphs -------------------------------------------------------------------------------- */
@@ -186,10 +186,10 @@ static gd_status add_initializers(gd_onnx_loader *l, const gd_pb *graph) {
 /* An output of a graph must be the output of a node, so a subgraph that returns one of its inputs
  * has an Identity (save/control_flow.c adds them). Returns the name of the Identity's input. */
 static const char *skip_identity(const gd_onnx_loader *l, const char *name) {
-    const gd_pb *producer = gd_names_find(&l->frame->producers, name);
+    const gd_pb *producer = gd_name_map_find(&l->frame->producers, name);
     if (!producer || strcmp(gd_pb_string(producer, "op_type"), "Identity") != 0) return name;
     const char *input = gd_pb_string_at(producer, "input", 0);
-    return gd_names_find(&l->frame->producers, input) ? name : input;
+    return gd_name_map_find(&l->frame->producers, input) ? name : input;
 }
 
 static gd_status load_in_frame(gd_onnx_loader *l, const gd_pb *graph, gd_tensor *const *inputs,

@@ -58,7 +58,7 @@ static GD_OWN_FRAME gd_status load_input(gd_onnx_loader *l, const gd_pb *info) {
 
 /* Old files list initializers among the inputs as well. */
 static bool is_initializer(const gd_onnx_loader *l, const char *name) {
-    const gd_onnx_value *v = gd_names_find(&l->frame->by_name, name);
+    const gd_onnx_value *v = gd_name_map_find(&l->frame->by_name, name);
     return v && v->constant;
 }
 
@@ -83,7 +83,7 @@ static GD_OWN_FRAME void mark_saved_variables(gd_onnx_loader *l, const char *lin
         if (length >= sizeof name) continue;
         memcpy(name, begin, length);
         name[length] = '\0';
-        gd_onnx_value *v = gd_names_find(&l->frame->by_name, name);
+        gd_onnx_value *v = gd_name_map_find(&l->frame->by_name, name);
         if (!v || !v->constant) continue;
         v->variable = true;
         v->trainable = train;
@@ -128,7 +128,7 @@ static gd_status load_inputs(gd_onnx_loader *l) {
 /* Compares an output with the shape in the file. */
 static GD_OWN_FRAME gd_status check_output(gd_onnx_loader *l, const gd_pb *info) {
     const char *name = gd_pb_string(info, "name");
-    gd_onnx_value *v = gd_names_find(&l->frame->by_name, name);
+    gd_onnx_value *v = gd_name_map_find(&l->frame->by_name, name);
     gd_dtype dtype;
     gd_shape dims;
     gd_tensor *t;
@@ -183,7 +183,7 @@ static gd_status load_graph(gd_onnx_loader *l) {
     GD_TRY(check_versions(l));
     for (size_t i = 0; i < gd_pb_count(l->frame->graph, "output"); i++) {
         const gd_pb *info = gd_pb_message_at(l->frame->graph, "output", i);
-        if (!gd_names_add(&l->frame->outputs, gd_pb_string(info, "name"), (void *)info))
+        if (!gd_name_map_add(&l->frame->outputs, gd_pb_string(info, "name"), (void *)info))
             return gd_no_memory(NULL, "to load a graph");
     }
     GD_TRY(load_initializers(l));

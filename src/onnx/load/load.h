@@ -3,11 +3,11 @@
  * Order: the loader and its values; attributes, inputs and outputs of a node; lists and sizes that
  * are known only at run time; graphs and files.
  */
-#ifndef GRADUS_ONNX_LOAD_H
-#define GRADUS_ONNX_LOAD_H
+#ifndef GRADUS_ONNX_LOAD_LOAD_H
+#define GRADUS_ONNX_LOAD_LOAD_H
 
 #include "core/map.h"
-#include "core/names.h"
+#include "core/name_map.h"
 #include "onnx/operator_table.h"
 #include "dispatch/deferred_call.h"
 
@@ -30,9 +30,9 @@ typedef struct gd_onnx_value {
  * Scan, whose nodes also see the values of the graphs around it. */
 typedef struct gd_onnx_frame {
     const gd_pb *graph;
-    gd_names by_name;   /* its values so far */
-    gd_names producers; /* the node that computes each output, also for nodes not loaded yet */
-    gd_names outputs;   /* of the model's graph: the program finds these symbols by name */
+    gd_name_map by_name;   /* its values so far */
+    gd_name_map producers; /* the node that computes each output, also for nodes not loaded yet */
+    gd_name_map outputs;   /* of the model's graph: the program finds these symbols by name */
     struct gd_onnx_frame *outer;
 } gd_onnx_frame;
 
@@ -44,11 +44,11 @@ struct gd_onnx_loader {
     char *folder;
     gd_onnx_value **values; /* of all frames */
     size_t count, room;
-    gd_names operators;   /* the rows that can load each operator */
-    gd_map evaluated;     /* from a folded node to the number of its value */
-    int first_new_node;   /* graph nodes from this one on belong to the ONNX node being loaded */
-    bool saved_by_gradus; /* then the file lists its variables */
-    bool trainable;       /* initializers of other programs' files become trainable variables */
+    gd_name_map operators; /* the rows that can load each operator */
+    gd_map evaluated;      /* from a folded node to the number of its value */
+    int first_new_node;    /* graph nodes from this one on belong to the ONNX node being loaded */
+    bool saved_by_gradus;  /* then the file lists its variables */
+    bool trainable;        /* initializers of other programs' files become trainable variables */
 };
 
 /* Adds a value to the innermost graph. */
@@ -210,7 +210,7 @@ gd_status gd_onnx_create_variables(gd_onnx_loader *loader, const gd_pb *graph);
 gd_status gd_onnx_load_subgraph(gd_onnx_loader *loader, const gd_pb *graph,
                                 gd_tensor *const *inputs, size_t n_inputs, gd_onnx_value **outputs);
 void gd_onnx_frame_free(gd_onnx_frame *frame);
-void gd_onnx_operators_free(gd_names *operators);
+void gd_onnx_operators_free(gd_name_map *operators);
 
 /* Loads a graph, which the caller owns, from a file or from a ModelProto. `folder` is where
  * external data may be; NULL: there are none. The scope has room for the graph of a file. */

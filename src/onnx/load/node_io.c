@@ -135,7 +135,7 @@ static void set_name(gd_tensor *t, const char *name) {
 
 /* Whether a value is an output of the model's graph: programs find those by name. */
 static bool is_graph_output(const gd_onnx_loader *l, const char *name) {
-    return gd_names_find(&l->frame->outputs, name) != NULL;
+    return gd_name_map_find(&l->frame->outputs, name) != NULL;
 }
 
 gd_status gd_onnx_set_output(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_tensor *t) {

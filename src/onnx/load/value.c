@@ -7,7 +7,7 @@
 
 gd_status gd_onnx_add_value(gd_onnx_loader *l, const char *name, gd_onnx_value **out) {
     if (!*name) return gd_fail(GD_E_FORMAT, "a value has no name");
-    if (gd_names_find(&l->frame->by_name, name))
+    if (gd_name_map_find(&l->frame->by_name, name))
         return gd_fail(GD_E_FORMAT, "there are two values named '%.200s'", name);
     if (l->count == l->room) {
         const size_t room = l->room ? 2 * l->room : 64;
@@ -17,7 +17,7 @@ gd_status gd_onnx_add_value(gd_onnx_loader *l, const char *name, gd_onnx_value *
         l->room = room;
     }
     gd_onnx_value *v = gd_calloc(1, sizeof *v);
-    if (!v || !gd_names_add(&l->frame->by_name, name, v)) {
+    if (!v || !gd_name_map_add(&l->frame->by_name, name, v)) {
         gd_free(v);
         return gd_no_memory(NULL, "to load a graph");
     }
@@ -31,7 +31,7 @@ gd_status gd_onnx_add_value(gd_onnx_loader *l, const char *name, gd_onnx_value *
 gd_onnx_value *gd_onnx_lookup_value(const gd_onnx_loader *l, const char *name) {
     gd_onnx_value *v = NULL;
     for (const gd_onnx_frame *f = l->frame; f && !v; f = f->outer)
-        v = gd_names_find(&f->by_name, name);
+        v = gd_name_map_find(&f->by_name, name);
     return v;
 }
 
@@ -40,7 +40,7 @@ gd_status gd_onnx_find_value(gd_onnx_loader *l, const char *name, gd_onnx_value 
     *out = gd_onnx_lookup_value(l, name);
     if (*out) return GD_OK;
     for (const gd_onnx_frame *f = l->frame; f && !producer; f = f->outer)
-        producer = gd_names_find(&f->producers, name);
+        producer = gd_name_map_find(&f->producers, name);
     if (!producer)
         return gd_fail(
             GD_E_FORMAT,

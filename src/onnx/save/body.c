@@ -62,7 +62,7 @@ static int compare_order(const void *a, const void *b) {
 
 /* Traces the body with `size` for each unknown size. *ok: the op has a body for these inputs. Fails
  * only if memory runs out. */
-static gd_status trace_body(const gd_onnx_call *c, void (*expand)(gd_expand *), int64_t size,
+static gd_status trace_body(const gd_onnx_call *c, void (*expand)(gd_expansion *), int64_t size,
                             body *b, bool *ok) {
     b->x = gd_calloc((size_t)(c->n_in + c->n_out) + 1, sizeof *b->x);
     if (!b->x) return gd_no_memory(NULL, "to save a graph");
@@ -80,14 +80,14 @@ static gd_status trace_body(const gd_onnx_call *c, void (*expand)(gd_expand *), 
             gd_symbol(gd_shape_of(c->in[i].rank, dims), (gd_dtype)c->in[i].dtype, c->in[i].device);
         if (b->x[i]->kind != GD_SYMBOL) status = gd_failure();
     }
-    gd_expand e = {c->op, c->attrs, c->n_in, c->n_out, b->x, b->y};
+    gd_expansion e = {c->op, c->attrs, c->n_in, c->n_out, b->x, b->y};
     if (status == GD_OK) {
         gd_attempt attempt; /* a failure means that there is no body */
-        gd_rng noise = {0}; /* random ops must not advance the program's generator */
+        gd_rng rng = {0};   /* random ops must not advance the program's generator */
         gd_attempt_begin(&attempt);
-        gd_this_thread.noise = &noise;
+        gd_this_thread.replay_rng = &rng;
         expand(&e);
-        gd_this_thread.noise = NULL;
+        gd_this_thread.replay_rng = NULL;
         status = gd_attempt_end(&attempt, GD_OK);
         *ok = status == GD_OK;
         if (status != GD_E_MEMORY) status = GD_OK;
@@ -265,7 +265,7 @@ static bool is_itself(const gd_onnx_call *c, const body *b) {
     return false;
 }
 
-gd_status gd_onnx_save_body(gd_onnx_saver *s, const gd_onnx_call *c, void (*expand)(gd_expand *),
+gd_status gd_onnx_save_body(gd_onnx_saver *s, const gd_onnx_call *c, void (*expand)(gd_expansion *),
                             int depth, bool *done) {
     body first = {0}, second = {0}, odd = {0};
     bool ok = false, traced = false;

@@ -117,7 +117,7 @@ static bool writes_inputs(const gd_onnx_call *c) {
 gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) {
     /* the body of a random op with a kernel reads a random key, which ONNX does not have */
     const bool draws = (c->op->flags & GD_OP_RANDOM) && c->op->reference;
-    void (*body)(gd_expand *) = draws ? NULL : c->op->expand;
+    void (*body)(gd_expansion *) = draws ? NULL : c->op->expand;
     gd_onnx_row row;
     bool done = false, fits = false;
     if (gd_onnx_is_control(c->op)) return gd_onnx_save_control(s, c);

@@ -184,7 +184,7 @@ static gd_status evaluate_expression(const expression *x, const gd_ir *ir, const
 
 /* The dtype in which the nodes compute. */
 static gd_dtype compute_dtype(const gd_onnx_call *c) {
-    if (!(c->op->flags & GD_OP_TRUTH)) return (gd_dtype)c->out[0].dtype;
+    if (!(c->op->flags & GD_OP_PREDICATE)) return (gd_dtype)c->out[0].dtype;
     const gd_dtype dtype = gd_onnx_promoted_dtype(c);
     return dtype == GD_BOOL ? GD_I32 : dtype;
 }

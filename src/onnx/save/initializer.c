@@ -22,9 +22,9 @@ const char *gd_onnx_unique_name(gd_onnx_saver *s, const char *name, const char *
     char *text = gd_malloc(size);
     if (!text) return NULL;
     snprintf(text, size, "%s%s", *name ? name : "value", suffix);
-    for (int i = 1; gd_names_find(&s->used_names, text); i++)
+    for (int i = 1; gd_name_map_find(&s->used_names, text); i++)
         snprintf(text, size, "%s%s_%d", *name ? name : "value", suffix, i);
-    if (gd_names_add(&s->used_names, text, text)) return text;
+    if (gd_name_map_add(&s->used_names, text, text)) return text;
     gd_free(text);
     gd_no_memory(NULL, "to save a graph");
     return NULL;
@@ -75,7 +75,7 @@ const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype d
                                  const int64_t *dims, const void *data) {
     const size_t bytes = (size_t)gd_numel(rank, dims) * gd_dtype_bytes(dtype);
     char *key = constant_key(dtype, rank, dims, data, bytes);
-    const char *known = key ? gd_names_find(&s->constants, key) : NULL;
+    const char *known = key ? gd_name_map_find(&s->constants, key) : NULL;
     if (known || !key) {
         gd_free(key);
         if (!known) gd_no_memory(NULL, "to save a graph");
@@ -84,7 +84,7 @@ const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype d
     const char *name = gd_onnx_unique_name(s, label, "/constant");
     gd_tensor *t = name ? gd_from_array(gd_shape_of(rank, dims), dtype, data) : NULL;
     if (!t || t->kind != GD_VALUE || gd_onnx_add_tensor(s, name, t) != GD_OK ||
-        !gd_names_add(&s->constants, key, (void *)name)) {
+        !gd_name_map_add(&s->constants, key, (void *)name)) {
         gd_free(key);
         gd_no_memory(NULL, "to save a graph");
         return NULL;
@@ -148,13 +148,13 @@ const char *gd_onnx_captured_name(gd_onnx_saver *s, const gd_slot *slot, const c
     snprintf(text, sizeof text, "%p:%lld:%d%s%s", (void *)t->storage, (long long)t->offset,
              t->dtype, gd_shape_text(t->rank, t->dims, shape, sizeof shape),
              gd_shape_text(t->rank, t->strides, strides, sizeof strides));
-    const char *known = gd_names_find(&s->captured, text);
+    const char *known = gd_name_map_find(&s->captured, text);
     if (known) return known;
     const char *name = parameter_name(s, t);
     const bool parameter = name != NULL;
     if (!name) name = gd_onnx_unique_name(s, reader, "/value");
     char *key = name ? copy_text(text) : NULL;
-    if (!key || !gd_names_add(&s->captured, key, (void *)name)) {
+    if (!key || !gd_name_map_add(&s->captured, key, (void *)name)) {
         gd_free(key);
         gd_no_memory(NULL, "to save a graph");
         return NULL;

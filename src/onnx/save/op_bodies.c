@@ -8,7 +8,7 @@
 #include "dispatch/infer.h"
 #include "ops/windows/spatial.h"
 
-void gd_onnx_transpose_body(gd_expand *e) {
+void gd_onnx_transpose_body(gd_expansion *e) {
     const gd_transpose_options *o = e->attrs;
     gd_shape axes = {.rank = e->x[0]->rank, .form = 1};
     for (int i = 0; i < axes.rank; i++) axes.at[i] = i;
@@ -21,7 +21,7 @@ void gd_onnx_transpose_body(gd_expand *e) {
     e->y[0] = gd_permute(e->x[0], axes);
 }
 
-void gd_onnx_movedim_body(gd_expand *e) {
+void gd_onnx_movedim_body(gd_expansion *e) {
     const gd_movedim_options *o = e->attrs;
     const int rank = e->x[0]->rank;
     gd_shape axes = {.rank = rank, .form = 1};
@@ -40,14 +40,14 @@ void gd_onnx_movedim_body(gd_expand *e) {
     e->y[0] = gd_permute(e->x[0], axes);
 }
 
-void gd_onnx_narrow_body(gd_expand *e) {
+void gd_onnx_narrow_body(gd_expansion *e) {
     const gd_narrow_options *o = e->attrs;
     const int64_t stop = o->start < 0 && o->start + o->length == 0 ? GD_END : o->start + o->length;
     e->y[0] = gd_slice(e->x[0], .axis = o->axis, .start = o->start, .stop = stop);
 }
 
 /* Gathers all windows. */
-void gd_onnx_windows_body(gd_expand *e) {
+void gd_onnx_windows_body(gd_expansion *e) {
     const gd_windows_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const int axis = gd_onnx_nonnegative_axis(o->axis, x->rank);
@@ -60,7 +60,7 @@ void gd_onnx_windows_body(gd_expand *e) {
     e->y[0] = gd_movedim(y, gd_dims(axis + 1), gd_dims(-1));
 }
 
-void gd_onnx_stack_body(gd_expand *e) {
+void gd_onnx_stack_body(gd_expansion *e) {
     const gd_stack_options *o = e->attrs;
     gd_tensor *parts[GD_MAX_RANK * 16];
     const int max_parts = (int)(sizeof parts / sizeof *parts);
@@ -68,14 +68,14 @@ void gd_onnx_stack_body(gd_expand *e) {
     if (e->n_in <= max_parts) e->y[0] = gd_cat(((gd_tensors){parts, e->n_in}), .axis = o->axis);
 }
 
-void gd_onnx_flip_body(gd_expand *e) {
+void gd_onnx_flip_body(gd_expansion *e) {
     const gd_flip_options *o = e->attrs;
     e->y[0] = gd_clone(e->x[0]);
     for (int k = 0; k < o->axes.rank; k++)
         e->y[0] = gd_slice(e->y[0], .axis = o->axes.at[k], .step = -1);
 }
 
-void gd_onnx_flatten_body(gd_expand *e) {
+void gd_onnx_flatten_body(gd_expansion *e) {
     const gd_flatten_options *o = e->attrs;
     const gd_tensor *x = e->x[0];
     const int rank = x->rank ? x->rank : 1, first = gd_onnx_nonnegative_axis(o->start_axis, rank),
@@ -88,7 +88,7 @@ void gd_onnx_flatten_body(gd_expand *e) {
 }
 
 /* Only the axes of size 1: ONNX's Squeeze fails for others. */
-void gd_onnx_squeeze_body(gd_expand *e) {
+void gd_onnx_squeeze_body(gd_expansion *e) {
     const gd_squeeze_options *o = e->attrs;
     const gd_tensor *x = e->x[0];
     gd_shape axes = {.form = 1};
@@ -99,13 +99,13 @@ void gd_onnx_squeeze_body(gd_expand *e) {
     e->y[0] = axes.rank ? gd_squeeze(e->x[0], .axis = axes) : e->x[0];
 }
 
-void gd_onnx_argmax_body(gd_expand *e) {
+void gd_onnx_argmax_body(gd_expansion *e) {
     const gd_argmax_options *o = e->attrs;
     if (o->axis == GD_UNSET && !o->keepdim)
         e->y[0] = gd_argmax(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
 }
 
-void gd_onnx_argmin_body(gd_expand *e) {
+void gd_onnx_argmin_body(gd_expansion *e) {
     const gd_argmin_options *o = e->attrs;
     if (o->axis == GD_UNSET && !o->keepdim)
         e->y[0] = gd_argmin(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
@@ -126,7 +126,7 @@ static gd_tensor *pool_axis(gd_tensor *x, int axis, int64_t from, int64_t to, bo
     return to == 1 ? parts[0] : gd_cat(((gd_tensors){parts, to}), .axis = axis);
 }
 
-void gd_onnx_adaptive_body(gd_expand *e) {
+void gd_onnx_adaptive_body(gd_expansion *e) {
     gd_tensor *y = e->x[0];
     int64_t size[GD_MAX_RANK];
     const int n = gd_onnx_option_numbers(gd_onnx_find_option(e->op, "size"), e->attrs, size);
@@ -145,20 +145,20 @@ static gd_tensor *has_other_sign(gd_tensor *r, gd_tensor *b) {
     return gd_logical_and(gd_ne(r, zero), gd_ne(gd_lt(r, zero), gd_lt(b, zero)));
 }
 
-void gd_onnx_remainder_body(gd_expand *e) {
+void gd_onnx_remainder_body(gd_expansion *e) {
     gd_tensor *b = e->x[1], *r = gd_fmod(e->x[0], b);
     e->y[0] = gd_where(has_other_sign(r, b), gd_add(r, b), r);
 }
 
 /* Not floor(a / b): the quotient may be rounded up to an integer. */
-void gd_onnx_floor_divide_body(gd_expand *e) {
+void gd_onnx_floor_divide_body(gd_expansion *e) {
     gd_tensor *a = e->x[0], *b = e->x[1], *r = gd_fmod(a, b), *q = gd_div(gd_sub(a, r), b);
     q = gd_where(has_other_sign(r, b), gd_sub(q, gd_scalar_of(1, (gd_dtype)q->dtype)), q);
     e->y[0] = gd_where(gd_eq(b, gd_scalar_of(0, (gd_dtype)b->dtype)), gd_div(a, b), gd_round(q));
 }
 
 /* Ignores empty tensors of another rank, as PyTorch does. */
-void gd_onnx_cat_body(gd_expand *e) {
+void gd_onnx_cat_body(gd_expansion *e) {
     const gd_cat_options *o = e->attrs;
     gd_tensor *parts[GD_MAX_VARIADIC];
     int n = 0, rank = 1;
@@ -176,7 +176,7 @@ static gd_tensor *broadcast_index(gd_tensor *index, gd_tensor *src, int axis) {
     return gd_add(gd_reshape(gd_cast(index, GD_I64), dims), gd_zeros_like(src, .dtype = GD_I64));
 }
 
-void gd_onnx_index_add_body(gd_expand *e) {
+void gd_onnx_index_add_body(gd_expansion *e) {
     const gd_index_add_options *o = e->attrs;
     gd_tensor *x = e->x[0], *src = e->x[2];
     if (x->rank == 0 || src->rank != x->rank) return;
@@ -187,7 +187,7 @@ void gd_onnx_index_add_body(gd_expand *e) {
 }
 
 /* The diagonal of matrices (R, C) is every (C + 1)-th element of the flattened matrices. */
-void gd_onnx_diagonal_body(gd_expand *e) {
+void gd_onnx_diagonal_body(gd_expansion *e) {
     const gd_diagonal_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const int a = gd_onnx_nonnegative_axis(o->axis1, x->rank),
@@ -213,7 +213,7 @@ void gd_onnx_diagonal_body(gd_expand *e) {
 }
 
 /* Selects by the indices of the true elements of the mask. */
-void gd_onnx_masked_select_body(gd_expand *e) {
+void gd_onnx_masked_select_body(gd_expansion *e) {
     gd_tensor *x = e->x[0], *mask = e->x[1];
     gd_tensor *values = gd_where(mask, x, x), /* both broadcast */
         *selected = gd_logical_and(mask, gd_ones_like(values, .dtype = GD_BOOL));

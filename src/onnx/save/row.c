@@ -91,7 +91,7 @@ gd_status gd_onnx_row_fits(const gd_onnx_call *c, const gd_onnx_row *row, bool *
     *fits = false;
     if (row->body || !hides_outputs(c)) return GD_OK;
     /* ONNX has no arithmetic on bools */
-    if ((c->op->flags & GD_OP_ELEMENTWISE) && !(c->op->flags & GD_OP_TRUTH) && !row->cast &&
+    if ((c->op->flags & GD_OP_ELEMENTWISE) && !(c->op->flags & GD_OP_PREDICATE) && !row->cast &&
         c->out[0].dtype == GD_BOOL && !gd_op_copies(c->op))
         return GD_OK;
     for (const char *text = row->inputs; gd_operator_next_input(&text, &input);) {
@@ -134,7 +134,7 @@ static gd_dtype without_bool(gd_dtype dtype) { return dtype == GD_BOOL ? GD_I32 
 static gd_dtype cast_target(const gd_onnx_call *c, const gd_onnx_row *row, int i) {
     const char *letters = row->cast;
     if (!letters && (c->op->flags & GD_OP_ELEMENTWISE))
-        letters = c->op->flags & GD_OP_TRUTH ? "o" : "y";
+        letters = c->op->flags & GD_OP_PREDICATE ? "o" : "y";
     if (!letters) return GD_DTYPE_NONE;
     const int last = (int)strlen(letters) - 1;
     switch (letters[i < last ? i : last]) {

@@ -38,24 +38,24 @@ static gd_status add_inputs(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs
 /* An output of the file must be an output of a node, and have a name that no other output has. Any
  * other value gets an Identity. */
 static gd_status add_outputs(gd_onnx_saver *s, const gd_onnx_part *p, gd_tensors outputs) {
-    gd_names added = {0};
+    gd_name_map added = {0};
     gd_status status = GD_OK;
     for (int64_t i = 0; i < outputs.count && status == GD_OK; i++) {
         const gd_tensor *t = outputs.at[i];
         const gd_origin *o = t->node->origin;
         const char *name = p->names[o->number][t->node_index];
-        if (!p->needed[o->number] || o->kind != GD_FROM_OP || gd_names_find(&added, name)) {
+        if (!p->needed[o->number] || o->kind != GD_FROM_OP || gd_name_map_find(&added, name)) {
             const char *copy = gd_onnx_unique_name(s, name, "/output");
             if (!copy) status = GD_E_MEMORY;
             if (!copy) break;
             gd_onnx_put_unary(s, "Identity", name, copy);
             name = copy;
         }
-        if (!gd_names_add(&added, name, (void *)name))
+        if (!gd_name_map_add(&added, name, (void *)name))
             status = gd_no_memory(NULL, "to save a graph");
         gd_onnx_put_value_info(s->file_graph, "output", name, (gd_dtype)t->dtype, t->rank, t->dims);
     }
-    gd_names_free(&added);
+    gd_name_map_free(&added);
     return status;
 }
 
@@ -102,9 +102,9 @@ static gd_status fill_file(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs,
 
 /* --- the save --------------------------------------------------------------------------------- */
 
-static void free_keys(gd_names *names) {
+static void free_keys(gd_name_map *names) {
     for (size_t i = 0; i < names->size; i++) gd_free((void *)names->slots[i].name);
-    gd_names_free(names);
+    gd_name_map_free(names);
 }
 
 static void saver_free(gd_onnx_saver *s) {

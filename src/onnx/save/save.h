@@ -3,10 +3,10 @@
  * Order: the saver; names and tensors; messages of nodes; parts of graphs; calls; functions and
  * bodies that rows of the table name; files.
  */
-#ifndef GRADUS_ONNX_SAVE_H
-#define GRADUS_ONNX_SAVE_H
+#ifndef GRADUS_ONNX_SAVE_SAVE_H
+#define GRADUS_ONNX_SAVE_SAVE_H
 
-#include "core/names.h"
+#include "core/name_map.h"
 #include "gradus/module.h"
 #include "graph/build/subgraph.h"
 #include "onnx/operator_table.h"
@@ -21,11 +21,11 @@ typedef struct gd_onnx_initializer {
 struct gd_onnx_saver {
     gd_session *session;
     gd_pb_doc *doc;
-    gd_pb *file_graph;    /* holds all initializers: subgraphs see them, too */
-    gd_pb *current_graph; /* receives the nodes: the file's graph or a subgraph */
-    gd_names used_names;  /* of values, in all graphs of the file */
-    gd_names constants;   /* small tensors by their contents: their names */
-    gd_names captured;    /* captured tensors by storage and view: their names */
+    gd_pb *file_graph;      /* holds all initializers: subgraphs see them, too */
+    gd_pb *current_graph;   /* receives the nodes: the file's graph or a subgraph */
+    gd_name_map used_names; /* of values, in all graphs of the file */
+    gd_name_map constants;  /* small tensors by their contents: their names */
+    gd_name_map captured;   /* captured tensors by storage and view: their names */
     gd_onnx_initializer *initializers;
     size_t n_initializers, initializer_room;
     char *variables; /* their names, a line each, for the metadata */
@@ -145,7 +145,7 @@ gd_dtype gd_onnx_promoted_dtype(const gd_onnx_call *call);
 /* Saves a call by the op's expression, or by a body. *done is false if that is not possible. */
 gd_status gd_onnx_save_expression(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_body(gd_onnx_saver *saver, const gd_onnx_call *call,
-                            void (*body)(gd_expand *), int depth, bool *done);
+                            void (*body)(gd_expansion *), int depth, bool *done);
 
 /* Branches and loops (save/control_flow.c). */
 bool gd_onnx_is_control(const gd_op *op);
@@ -169,23 +169,23 @@ gd_status gd_onnx_save_sizes_of(gd_onnx_saver *saver, const gd_onnx_call *call, 
 gd_status gd_onnx_save_deferred(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 
 /* Bodies of ops (save/op_bodies.c). */
-void gd_onnx_transpose_body(gd_expand *expand);
-void gd_onnx_movedim_body(gd_expand *expand);
-void gd_onnx_narrow_body(gd_expand *expand);
-void gd_onnx_windows_body(gd_expand *expand);
-void gd_onnx_stack_body(gd_expand *expand);
-void gd_onnx_flip_body(gd_expand *expand);
-void gd_onnx_flatten_body(gd_expand *expand);
-void gd_onnx_squeeze_body(gd_expand *expand);
-void gd_onnx_argmax_body(gd_expand *expand);
-void gd_onnx_argmin_body(gd_expand *expand);
-void gd_onnx_adaptive_body(gd_expand *expand);
-void gd_onnx_remainder_body(gd_expand *expand);
-void gd_onnx_floor_divide_body(gd_expand *expand);
-void gd_onnx_cat_body(gd_expand *expand);
-void gd_onnx_index_add_body(gd_expand *expand);
-void gd_onnx_diagonal_body(gd_expand *expand);
-void gd_onnx_masked_select_body(gd_expand *expand);
+void gd_onnx_transpose_body(gd_expansion *expand);
+void gd_onnx_movedim_body(gd_expansion *expand);
+void gd_onnx_narrow_body(gd_expansion *expand);
+void gd_onnx_windows_body(gd_expansion *expand);
+void gd_onnx_stack_body(gd_expansion *expand);
+void gd_onnx_flip_body(gd_expansion *expand);
+void gd_onnx_flatten_body(gd_expansion *expand);
+void gd_onnx_squeeze_body(gd_expansion *expand);
+void gd_onnx_argmax_body(gd_expansion *expand);
+void gd_onnx_argmin_body(gd_expansion *expand);
+void gd_onnx_adaptive_body(gd_expansion *expand);
+void gd_onnx_remainder_body(gd_expansion *expand);
+void gd_onnx_floor_divide_body(gd_expansion *expand);
+void gd_onnx_cat_body(gd_expansion *expand);
+void gd_onnx_index_add_body(gd_expansion *expand);
+void gd_onnx_diagonal_body(gd_expansion *expand);
+void gd_onnx_masked_select_body(gd_expansion *expand);
 
 /* --- files ------------------------------------------------------------------------------------ */
 

@@ -183,7 +183,7 @@ static gd_status scaled_dot_product_attention_infer(gd_infer *i) {
     attention_outputs(&s, (gd_dtype)i->in[0]->dtype, &i->out[0], NULL);
     return GD_OK;
 }
-static void scaled_dot_product_attention_expand(gd_expand *e) {
+static void scaled_dot_product_attention_expand(gd_expansion *e) {
     const gd_scaled_dot_product_attention_options *o = e->attrs;
     gd_tensor *key = o->training && o->dropout > 0 ? gd_random_key(e->x[0]) : NULL;
     e->y[0] =
@@ -360,7 +360,7 @@ gd_tensor *gd_attention_dropout(gd_tensor *t, const gd_tensor *weights, gd_tenso
                            .scale = gd_kept_scale(dropout));
 }
 
-static void attention_forward_expand(gd_expand *e) {
+static void attention_forward_expand(gd_expansion *e) {
     const gd_attention_forward_options *o = e->attrs;
     gd_tensor *q = gd_widen(e->x[0]), *k = gd_widen(e->x[1]), *v = gd_widen(e->x[2]);
     gd_tensor *mask = gd_widen(gd_optional_input(e->x, e->n_in, 3)),

@@ -99,7 +99,7 @@ static double attention_grad_macs(const gd_op_shapes *s) {
     rows.rank--;
     return gd_shape_elements(&rows) * (double)k->dims[k->rank - 2] * (3 * E + 2 * F);
 }
-static void attention_grad_expand(gd_expand *e) {
+static void attention_grad_expand(gd_expansion *e) {
     const gd_attention_grad_options *o = e->attrs;
     gd_tensor *q = gd_widen(e->x[0]), *k = gd_widen(e->x[1]), *v = gd_widen(e->x[2]);
     gd_tensor *gy = gd_widen(e->x[5]), *mask = gd_widen(gd_optional_input(e->x, e->n_in, 6));

@@ -70,7 +70,7 @@ static gd_status check_finite_infer(gd_infer *i) {
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
-static void check_finite_expand(gd_expand *e) {
+static void check_finite_expand(gd_expansion *e) {
     e->y[0] = gd_check_range(e->x[0], -DBL_MAX, DBL_MAX, .what = "finite");
 }
 static gd_status check_finite_raw(gd_kernel_call *k) {

@@ -324,7 +324,7 @@ static gd_tensor *add_bias(gd_tensor *y, gd_tensor *b, const gd_tensor *x, int n
     return gd_as_dtype(y, (gd_dtype)x->dtype);
 }
 
-static gd_tensor *forward_body(const gd_expand *e, int n) {
+static gd_tensor *forward_body(const gd_expansion *e, int n) {
     gd_tensor *x = e->x[0], *w = e->x[1];
     const conv_options o = resolved_options(e->op, e->attrs, w, n);
     int64_t out[AXES];
@@ -362,7 +362,7 @@ static double convNd_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static gd_status convNd_reference(gd_kernel_call *k) {
     return gd_conv_reference(k, GD_CONV_TO_OUTPUT);
 }
-static void convNd_expand(gd_expand *e) {
+static void convNd_expand(gd_expansion *e) {
     e->y[0] = forward_body(e, gd_spatial_axes(e->op, e->attrs));
 }
 
@@ -394,7 +394,7 @@ static double conv_transposeNd_macs(const gd_op_shapes *s) { return transposed_m
 static gd_status conv_transposeNd_reference(gd_kernel_call *k) {
     return gd_conv_reference(k, GD_CONV_TO_INPUT);
 }
-static void conv_transposeNd_expand(gd_expand *e) {
+static void conv_transposeNd_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *x = e->x[0], *w = e->x[1];
     const conv_options o = resolved_options(e->op, e->attrs, w, n);
@@ -439,7 +439,7 @@ static double conv_forward_macs(const gd_op_shapes *s) { return forward_macs(s);
 static gd_status conv_forward_reference(gd_kernel_call *k) {
     return gd_conv_reference(k, GD_CONV_TO_OUTPUT);
 }
-static void conv_forward_expand(gd_expand *e) {
+static void conv_forward_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *x = e->x[0], *w = e->x[1];
     const conv_options o = resolved_options(e->op, e->attrs, w, n);
@@ -458,7 +458,7 @@ static gd_status conv_relu_infer(gd_infer *i) {
     return infer_forward(i, n);
 }
 static double conv_relu_macs(const gd_op_shapes *s) { return forward_macs(s); }
-static void conv_relu_expand(gd_expand *e) {
+static void conv_relu_expand(gd_expansion *e) {
     e->y[0] = gd_relu(forward_body(e, e->x[1]->rank - 2));
 }
 
@@ -490,7 +490,7 @@ static double conv_grad_input_macs(const gd_op_shapes *s) { return transposed_ma
 static gd_status conv_grad_input_reference(gd_kernel_call *k) {
     return gd_conv_reference(k, GD_CONV_TO_INPUT);
 }
-static void conv_grad_input_expand(gd_expand *e) {
+static void conv_grad_input_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *gy = e->x[0], *w = e->x[1];
     const conv_options o = resolved_options(e->op, e->attrs, w, n);
@@ -539,7 +539,7 @@ static double conv_grad_weight_macs(const gd_op_shapes *s) {
 static gd_status conv_grad_weight_reference(gd_kernel_call *k) {
     return gd_conv_reference(k, GD_CONV_TO_WEIGHT);
 }
-static void conv_grad_weight_expand(gd_expand *e) {
+static void conv_grad_weight_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *x = e->x[0], *gy = e->x[1];
     const conv_options o = resolved_options(e->op, e->attrs, NULL, n);
@@ -560,7 +560,7 @@ static gd_status conv_grad_weight_bias_infer(gd_infer *i) {
     return GD_OK;
 }
 static double conv_grad_weight_bias_macs(const gd_op_shapes *s) { return conv_grad_weight_macs(s); }
-static void conv_grad_weight_bias_expand(gd_expand *e) {
+static void conv_grad_weight_bias_expand(gd_expansion *e) {
     const gd_conv_grad_weight_bias_options *o = e->attrs;
     e->y[0] = gd_conv_grad_weight(e->x[0], e->x[1], o->dims, o->stride, o->padding, o->dilation,
                                   o->groups);

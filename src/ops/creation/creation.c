@@ -92,7 +92,7 @@ static gd_status zeros_infer(gd_infer *i) {
     const gd_zeros_options *o = i->attrs;
     return set_shape(&i->out[0], o->dims, o->dtype);
 }
-static void zeros_expand(gd_expand *e) {
+static void zeros_expand(gd_expansion *e) {
     const gd_zeros_options *o = e->attrs;
     e->y[0] = gd_full(o->dims, 0, .dtype = o->dtype);
 }
@@ -105,7 +105,7 @@ static gd_status ones_infer(gd_infer *i) {
     const gd_ones_options *o = i->attrs;
     return set_shape(&i->out[0], o->dims, o->dtype);
 }
-static void ones_expand(gd_expand *e) {
+static void ones_expand(gd_expansion *e) {
     const gd_ones_options *o = e->attrs;
     e->y[0] = gd_full(o->dims, 1, .dtype = o->dtype);
 }
@@ -124,7 +124,7 @@ static gd_status full_like_infer(gd_infer *i) {
         return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     return gd_need_fits(o->value, i->out[0].dtype);
 }
-static void full_like_expand(gd_expand *e) {
+static void full_like_expand(gd_expansion *e) {
     const gd_full_like_options *o = e->attrs;
     e->y[0] = gd_constant_for(e->x[0], gd_tensor_shape(e->x[0]), o->value,
                               o->dtype ? o->dtype : (gd_dtype)e->x[0]->dtype);
@@ -140,7 +140,7 @@ static gd_status full_like_raw(gd_kernel_call *k) {
  *   dtype dtype = none  none: that of x
  *   saves nothing
  */
-static void zeros_like_expand(gd_expand *e) {
+static void zeros_like_expand(gd_expansion *e) {
     const gd_zeros_like_options *o = e->attrs;
     e->y[0] = gd_full_like(e->x[0], 0, .dtype = o->dtype);
 }
@@ -150,7 +150,7 @@ static void zeros_like_expand(gd_expand *e) {
  *   dtype dtype = none  none: that of x
  *   saves nothing
  */
-static void ones_like_expand(gd_expand *e) {
+static void ones_like_expand(gd_expansion *e) {
     const gd_ones_like_options *o = e->attrs;
     e->y[0] = gd_full_like(e->x[0], 1, .dtype = o->dtype);
 }
@@ -168,7 +168,7 @@ static gd_status eye_infer(gd_infer *i) {
                           (long long)o->n, (long long)m);
     return set_shape(&i->out[0], gd_dims(o->n, m), o->dtype);
 }
-static void eye_expand(gd_expand *e) {
+static void eye_expand(gd_expansion *e) {
     const gd_eye_options *o = e->attrs;
     const int64_t m = o->m == GD_UNSET ? o->n : o->m;
     e->y[0] =
@@ -308,7 +308,7 @@ static gd_status linspace_infer(gd_infer *i) {
  * so that both ends are exact.
  *   y = x < middle ? start + step * x : end - step * (last - x)
  */
-static void linspace_expand(gd_expand *e) {
+static void linspace_expand(gd_expansion *e) {
     const gd_linspace_options *o = e->attrs;
     const bool integers = gd_dtype_is_int(o->dtype);
     const double start = integers ? trunc(o->start) : o->start,

@@ -192,7 +192,7 @@ static void shift_vjp(gd_vjp *v) {
     const gd_shift_options *o = v->attrs;
     v->gx[0] = gd_shift(v->gy[0], o->axis, -o->by);
 }
-static void shift_expand(gd_expand *e) {
+static void shift_expand(gd_expansion *e) {
     const gd_shift_options *o = e->attrs;
     gd_tensor *x = gd_as_list(e->x[0]);
     const int axis = gd_wrap_axis(o->axis, x->rank);

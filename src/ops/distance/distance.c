@@ -125,7 +125,7 @@ static gd_tensor *row_differences(gd_tensor *a, gd_tensor *b) {
     return gd_sub(gd_unsqueeze(a, -2), gd_unsqueeze(b, -3));
 }
 
-static void cdist_expand(gd_expand *e) {
+static void cdist_expand(gd_expansion *e) {
     const gd_cdist_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, wide = gd_wide_dtype(dtype);
     gd_tensor *d = row_differences(gd_as_dtype(e->x[0], wide), gd_as_dtype(e->x[1], wide)), *y;
@@ -203,7 +203,7 @@ static gd_status cdist_grad_infer(gd_infer *i) {
  */
 
 /* For p = 2 the sum of gy/y (a - b) is one matrix product and no (N, M, D) tensor. */
-static void cdist_grad_expand(gd_expand *e) {
+static void cdist_grad_expand(gd_expansion *e) {
     const gd_cdist_grad_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[1]->dtype, wide = gd_wide_dtype(dtype);
     gd_tensor *gy = gd_as_dtype(e->x[0], wide), *y = gd_as_dtype(e->x[3], wide);

@@ -2,7 +2,7 @@
  *
  * The record defines an elementwise op: its expression, and its gradient if the derived one would
  * be slower or lose digits. Inputs broadcast; dtypes promote. `float`: integers are computed as
- * f32. `truth`: the result is bool. `integral`: only integers and bools are allowed.
+ * f32. `predicate`: the result is bool. `integral`: only integers and bools are allowed.
  */
 #include "core/copy.h"
 #include "dispatch/call.h"
@@ -418,7 +418,7 @@ static gd_status clamp_tensor_infer(gd_infer *i) {
         return gd_op_fail(GD_E_ARGUMENT, "'min' and 'max' are both absent; give at least one");
     return gd_infer_elementwise(i);
 }
-static void clamp_tensor_expand(gd_expand *e) {
+static void clamp_tensor_expand(gd_expansion *e) {
     gd_tensor *x = e->x[0], *min = e->x[1], *max = e->x[2];
     e->y[0] = min && max ? gd_clamp_both(x, min, max)
               : min      ? gd_clamp_low(x, min)
@@ -427,77 +427,77 @@ static void clamp_tensor_expand(gd_expand *e) {
 
 /* --- tests and comparisons -------------------------------------------------------------------- */
 
-/*op isnan(x) -> y  elementwise truth
+/*op isnan(x) -> y  elementwise predicate
  * Whether x is NaN.
  *   y = isnan(x)
  *   onnx IsNaN  when x:float
  */
 
-/*op isinf(x) -> y  elementwise truth
+/*op isinf(x) -> y  elementwise predicate
  * Whether x is infinite.
  *   y = isinf(x)
  *   onnx IsInf detect_negative!1~1 detect_positive!1~1  when x:float
  */
 
-/*op isfinite(x) -> y  elementwise truth
+/*op isfinite(x) -> y  elementwise predicate
  * Whether x is neither infinite nor NaN.
  *   y = isfinite(x)
  */
 
-/*op eq(a, b) -> y  elementwise truth
+/*op eq(a, b) -> y  elementwise predicate
  * a == b.
  *   y = a == b
  *   onnx Equal  cast p
  */
 
-/*op ne(a, b) -> y  elementwise truth
+/*op ne(a, b) -> y  elementwise predicate
  * a != b.
  *   y = a != b
  */
 
-/*op lt(a, b) -> y  elementwise truth
+/*op lt(a, b) -> y  elementwise predicate
  * a < b.
  *   y = a < b
  *   onnx Less
  */
 
-/*op le(a, b) -> y  elementwise truth
+/*op le(a, b) -> y  elementwise predicate
  * a <= b.
  *   y = a <= b
  *   onnx LessOrEqual
  */
 
-/*op gt(a, b) -> y  elementwise truth
+/*op gt(a, b) -> y  elementwise predicate
  * a > b.
  *   y = a > b
  *   onnx Greater
  */
 
-/*op ge(a, b) -> y  elementwise truth
+/*op ge(a, b) -> y  elementwise predicate
  * a >= b.
  *   y = a >= b
  *   onnx GreaterOrEqual
  */
 
-/*op logical_not(x) -> y  elementwise truth involution
+/*op logical_not(x) -> y  elementwise predicate involution
  * Whether x is zero.
  *   y = logical_not(x)
  *   onnx Not  cast b
  */
 
-/*op logical_and(a, b) -> y  elementwise truth
+/*op logical_and(a, b) -> y  elementwise predicate
  * Whether both are nonzero.
  *   y = logical_and(a, b)
  *   onnx And  cast b
  */
 
-/*op logical_or(a, b) -> y  elementwise truth
+/*op logical_or(a, b) -> y  elementwise predicate
  * Whether one or both are nonzero.
  *   y = logical_or(a, b)
  *   onnx Or  cast b
  */
 
-/*op logical_xor(a, b) -> y  elementwise truth
+/*op logical_xor(a, b) -> y  elementwise predicate
  * Whether exactly one is nonzero.
  *   y = logical_xor(a, b)
  *   onnx Xor  cast b
@@ -546,7 +546,7 @@ static gd_status where_infer(gd_infer *i) {
  * All bits inverted; for a bool, its negation.
  *   onnx BitwiseNot  when x:int
  */
-static void bitwise_not_expand(gd_expand *e) {
+static void bitwise_not_expand(gd_expansion *e) {
     e->y[0] = e->x[0]->dtype == GD_BOOL ? gd_logical_not(e->x[0]) : gd_invert_bits(e->x[0]);
 }
 

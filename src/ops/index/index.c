@@ -158,7 +158,7 @@ static gd_tensor *checked_slice_index(gd_tensor *index, const gd_tensor *x, int 
     for (int d = 0; d < dims.rank; d++) dims.at[d] = d == axis ? gd_tensor_numel(index) : 1;
     return gd_reshape(index, dims);
 }
-static void index_select_expand(gd_expand *e) {
+static void index_select_expand(gd_expansion *e) {
     const gd_index_select_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const int axis = gd_wrap_axis(o->axis, gd_rank_1d(x));
@@ -219,7 +219,7 @@ static void index_add_vjp(gd_vjp *v) {
     if (o->alpha != 1)
         v->gx[2] = gd_mul(v->gx[2], gd_scalar_of(o->alpha, (gd_dtype)v->gy[0]->dtype));
 }
-static void index_add_expand(gd_expand *e) {
+static void index_add_expand(gd_expansion *e) {
     const gd_index_add_options *o = e->attrs;
     gd_tensor *x = gd_as_list(e->x[0]), *src = gd_as_list(e->x[2]);
     const gd_dtype dtype = (gd_dtype)x->dtype;
@@ -297,7 +297,7 @@ static void embedding_vjp(gd_vjp *v) {
     }
     v->gx[1] = gd_index_add(gd_zeros_as(v->x[1]), 0, index, g);
 }
-static void embedding_expand(gd_expand *e) {
+static void embedding_expand(gd_expansion *e) {
     const gd_embedding_options *o = e->attrs;
     gd_tensor *x = e->x[0], *weight = e->x[1];
     const int64_t rows = weight->dims[0];
@@ -335,7 +335,7 @@ static gd_status embedding_raw(gd_kernel_call *k) {
  *   dtype dtype = i64
  *   onnx OneHot
  */
-static void one_hot_expand(gd_expand *e) {
+static void one_hot_expand(gd_expansion *e) {
     const gd_one_hot_options *o = e->attrs;
     e->y[0] = o->classes == -1 ? gd_one_hot_found(e->x[0], .dtype = o->dtype)
                                : gd_one_hot_classes(e->x[0], o->classes, .dtype = o->dtype);
@@ -386,7 +386,7 @@ static gd_status one_hot_classes_infer(gd_infer *i) {
     i->out[0].dims[i->out[0].rank++] = o->classes;
     return GD_OK;
 }
-static void one_hot_classes_expand(gd_expand *e) {
+static void one_hot_classes_expand(gd_expansion *e) {
     const gd_one_hot_classes_options *o = e->attrs;
     gd_tensor *x = gd_checked_index(e->x[0], o->classes, "a list of classes");
     e->y[0] =

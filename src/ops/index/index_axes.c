@@ -261,7 +261,7 @@ static gd_status index_axes_raw(gd_kernel_call *k) {
     }
     return GD_OK;
 }
-static void index_axes_expand(gd_expand *e) {
+static void index_axes_expand(gd_expansion *e) {
     const gd_index_axes_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     gd_axes_layout l = layout_of_call(&o->axes, x, e->x + 1);
@@ -362,7 +362,7 @@ static gd_status index_axes_put_reference(gd_kernel_call *k) {
         }
     return GD_OK;
 }
-static void index_axes_put_expand(gd_expand *e) {
+static void index_axes_put_expand(gd_expansion *e) {
     const gd_index_axes_put_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     gd_axes_layout l = layout_of_call(&o->axes, x, e->x + 2);

@@ -100,7 +100,7 @@ static void masked_select_vjp(gd_vjp *v) {
 static gd_tensor *expand_flat(gd_tensor *x, gd_shape dims) {
     return gd_reshape(gd_expand(x, dims), gd_dims(gd_numel(dims.rank, dims.at)));
 }
-static void masked_select_expand(gd_expand *e) {
+static void masked_select_expand(gd_expansion *e) {
     gd_shape dims = {.form = 1};
     if (gd_broadcast_dims(e->x, 2, &dims.rank, dims.at) != GD_OK) return;
     gd_tensor *index = gd_squeeze(gd_nonzero(expand_flat(e->x[1], dims)), .axis = gd_dims(1));
@@ -151,7 +151,7 @@ static gd_tensor *true_counts(gd_tensor *mask, gd_tensor **total) {
  * The index of the count-th of `total` elements, clamped to 0 .. total - 1; 0 if total is 0.
  *   y = max(min(count, total) - 1, 0)
  */
-static void masked_scatter_expand(gd_expand *e) {
+static void masked_scatter_expand(gd_expansion *e) {
     gd_tensor *x = e->x[0], *mask = e->x[1], *total;
     const int64_t given = gd_tensor_numel(e->x[2]);
     gd_shape dims = {.form = 1};
@@ -221,7 +221,7 @@ static void masked_scatter_grad_vjp(gd_vjp *v) {
  * The index of the count-th true element, if the mask is true and it is below `room`; else `room`.
  *   y = mask && count <= room ? count - 1 : room
  */
-static void masked_scatter_grad_expand(gd_expand *e) {
+static void masked_scatter_grad_expand(gd_expansion *e) {
     const gd_masked_scatter_grad_options *o = e->attrs;
     const int64_t room = gd_numel(o->dims.rank, o->dims.at);
     gd_shape dims = gd_tensor_shape(e->x[0]);

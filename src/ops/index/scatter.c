@@ -159,7 +159,7 @@ static gd_status scatter_lost_infer(gd_infer *i) {
 }
 /* Each element writes its own position. If it does not find it there afterwards, it was
  * overwritten. */
-static void scatter_lost_expand(gd_expand *e) {
+static void scatter_lost_expand(gd_expansion *e) {
     const gd_scatter_lost_options *o = e->attrs;
     gd_tensor *index = gd_as_list(e->x[0]);
     const int axis = axis_of(o->axis, index->rank);
@@ -306,7 +306,7 @@ static gd_tensor *group_others(gd_tensor *factors, gd_tensor *targets, int64_t a
 
 /* In ops that can be differentiated: sorts the factors of x and src along the axis by their target
  * index, multiplies within groups, and restores the order. */
-static void scatter_others_expand(gd_expand *e) {
+static void scatter_others_expand(gd_expansion *e) {
     const gd_scatter_others_options *o = e->attrs;
     gd_tensor *x = e->x[0], *index = e->x[1], *src = e->x[2];
     gd_shape own = gd_tensor_shape(x), given = gd_tensor_shape(src);
@@ -403,7 +403,7 @@ static gd_status scatter_extreme_reference(gd_kernel_call *k) {
  *   reduce {sum, prod, mean, amax, amin} = sum
  *   include_self bool = true  include the element of x
  */
-static void scatter_reduce_expand(gd_expand *e) {
+static void scatter_reduce_expand(gd_expansion *e) {
     const gd_scatter_reduce_options *o = e->attrs;
     gd_tensor *x = e->x[0], *index = e->x[1], *src = e->x[2];
     gd_dtype dtype = (gd_dtype)x->dtype;

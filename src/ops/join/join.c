@@ -150,7 +150,7 @@ static gd_tensor *cat_list(gd_tensor **xs, int n, int axis) {
     if (n == 1) return xs[0];
     return cat_two(cat_list(xs, n / 2, axis), cat_list(xs + n / 2, n - n / 2, axis), axis);
 }
-static void cat_expand(gd_expand *e) {
+static void cat_expand(gd_expansion *e) {
     const gd_cat_options *o = e->attrs;
     const gd_tensor *first = e->x[0];
     for (int i = 0; i < e->n_in && cat_skips(first); i++) first = e->x[i];
@@ -217,7 +217,7 @@ static void stack_vjp(gd_vjp *v) {
     for (int i = 0; i < v->n_in; i++)
         if (v->needs[i]) v->gx[i] = gd_select(v->gy[0], o->axis, i);
 }
-static void stack_expand(gd_expand *e) {
+static void stack_expand(gd_expansion *e) {
     const gd_stack_options *o = e->attrs;
     gd_tensor **xs = gd_list_new(e->n_in);
     const int64_t axis = o->axis < 0 ? o->axis + e->x[0]->rank + 1 : o->axis;
@@ -287,7 +287,7 @@ static void repeat_vjp(gd_vjp *v) {
     }
     v->gx[0] = extra > 0 ? gd_reshape(g, gd_tensor_shape(v->x[0])) : g;
 }
-static void repeat_expand(gd_expand *e) {
+static void repeat_expand(gd_expansion *e) {
     const gd_repeat_options *o = e->attrs;
     const gd_tensor *x = e->x[0];
     const int extra = o->repeats.rank - x->rank;
@@ -336,7 +336,7 @@ static gd_status repeat_raw(gd_kernel_call *k) {
  * As repeat, but there may be fewer repeats than dimensions; they apply to the last dimensions.
  *   caffe Tile
  */
-static void tile_expand(gd_expand *e) {
+static void tile_expand(gd_expansion *e) {
     const gd_tile_options *o = e->attrs;
     gd_shape repeats = o->repeats;
     int missing = e->x[0]->rank - repeats.rank;

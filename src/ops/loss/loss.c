@@ -39,7 +39,7 @@ static gd_status need_same_shape(const gd_tensor *a, const gd_tensor *b, const c
 }
 
 /* Logs a warning if x and target broadcast. The warning names the line of the user's program. */
-static void warn_of_broadcast(const gd_expand *e) {
+static void warn_of_broadcast(const gd_expansion *e) {
     const gd_tensor *x = e->x[0], *target = e->x[1];
     gd_shape both = {.form = 1};
     char a[128], b[128], c[128];
@@ -80,7 +80,7 @@ static gd_status mse_loss_infer(gd_infer *i) {
     const gd_mse_loss_options *o = i->attrs;
     return terms_infer(i, o->reduction);
 }
-static void mse_loss_expand(gd_expand *e) {
+static void mse_loss_expand(gd_expansion *e) {
     const gd_mse_loss_options *o = e->attrs;
     warn_of_broadcast(e);
     e->y[0] = reduce_terms(gd_mse_terms(e->x[0], e->x[1]), o->reduction);
@@ -101,7 +101,7 @@ static gd_status l1_loss_infer(gd_infer *i) {
     const gd_l1_loss_options *o = i->attrs;
     return terms_infer(i, o->reduction);
 }
-static void l1_loss_expand(gd_expand *e) {
+static void l1_loss_expand(gd_expansion *e) {
     const gd_l1_loss_options *o = e->attrs;
     warn_of_broadcast(e);
     e->y[0] = reduce_terms(gd_l1_terms(e->x[0], e->x[1]), o->reduction);
@@ -126,7 +126,7 @@ static gd_status smooth_l1_loss_infer(gd_infer *i) {
         return gd_op_fail(GD_E_ARGUMENT, "beta is %g; it must be 0 or more", o->beta);
     return terms_infer(i, o->reduction);
 }
-static void smooth_l1_loss_expand(gd_expand *e) {
+static void smooth_l1_loss_expand(gd_expansion *e) {
     const gd_smooth_l1_loss_options *o = e->attrs;
     warn_of_broadcast(e);
     gd_tensor *x = e->x[0], *target = e->x[1];
@@ -154,7 +154,7 @@ static gd_status huber_loss_infer(gd_infer *i) {
         return gd_op_fail(GD_E_ARGUMENT, "delta is %g; it must be above 0", o->delta);
     return terms_infer(i, o->reduction);
 }
-static void huber_loss_expand(gd_expand *e) {
+static void huber_loss_expand(gd_expansion *e) {
     const gd_huber_loss_options *o = e->attrs;
     warn_of_broadcast(e);
     e->y[0] = reduce_terms(gd_huber_terms(e->x[0], e->x[1], .delta = o->delta), o->reduction);
@@ -180,7 +180,7 @@ static gd_status bce_loss_infer(gd_infer *i) {
     GD_TRY(need_same_shape(i->in[0], i->in[1], "x", "target"));
     return terms_infer(i, o->reduction);
 }
-static void bce_loss_expand(gd_expand *e) {
+static void bce_loss_expand(gd_expansion *e) {
     const gd_bce_loss_options *o = e->attrs;
     gd_tensor *terms = gd_bce_terms(e->x[0], e->x[1]),
               *weight = gd_optional_input(e->x, e->n_in, 2);
@@ -242,7 +242,7 @@ static gd_status bce_with_logits_infer(gd_infer *i) {
     GD_TRY(need_same_shape(i->in[0], i->in[1], "x", "target"));
     return terms_infer(i, o->reduction);
 }
-static void bce_with_logits_expand(gd_expand *e) {
+static void bce_with_logits_expand(gd_expansion *e) {
     const gd_bce_with_logits_options *o = e->attrs;
     gd_tensor *weight = gd_optional_input(e->x, e->n_in, 2),
               *pos = gd_optional_input(e->x, e->n_in, 3);
@@ -280,7 +280,7 @@ static gd_status kl_div_infer(gd_infer *i) {
                           "batchmean divides by the size of the first dimension; x has rank 0");
     return terms_infer(i, o->reduction);
 }
-static void kl_div_expand(gd_expand *e) {
+static void kl_div_expand(gd_expansion *e) {
     const gd_kl_div_options *o = e->attrs;
     warn_of_broadcast(e);
     gd_tensor *x = e->x[0], *target = e->x[1];
@@ -312,7 +312,7 @@ static gd_status hinge_loss_infer(gd_infer *i) {
     const gd_hinge_loss_options *o = i->attrs;
     return terms_infer(i, o->reduction);
 }
-static void hinge_loss_expand(gd_expand *e) {
+static void hinge_loss_expand(gd_expansion *e) {
     const gd_hinge_loss_options *o = e->attrs;
     warn_of_broadcast(e);
     e->y[0] = reduce_terms(
@@ -336,7 +336,7 @@ static gd_status hinge_embedding_loss_infer(gd_infer *i) {
     const gd_hinge_embedding_loss_options *o = i->attrs;
     return terms_infer(i, o->reduction);
 }
-static void hinge_embedding_loss_expand(gd_expand *e) {
+static void hinge_embedding_loss_expand(gd_expansion *e) {
     const gd_hinge_embedding_loss_options *o = e->attrs;
     warn_of_broadcast(e);
     e->y[0] =
@@ -362,7 +362,7 @@ static gd_status margin_ranking_loss_infer(gd_infer *i) {
     const gd_margin_ranking_loss_options *o = i->attrs;
     return terms_infer(i, o->reduction);
 }
-static void margin_ranking_loss_expand(gd_expand *e) {
+static void margin_ranking_loss_expand(gd_expansion *e) {
     const gd_margin_ranking_loss_options *o = e->attrs;
     e->y[0] = reduce_terms(gd_margin_ranking_terms(e->x[0], e->x[1], e->x[2], .margin = o->margin),
                            o->reduction);
@@ -403,7 +403,7 @@ static gd_status cosine_embedding_loss_infer(gd_infer *i) {
     if (i->out[0].rank) i->out[0].dims[0] = target->dims[0];
     return GD_OK;
 }
-static void cosine_embedding_loss_expand(gd_expand *e) {
+static void cosine_embedding_loss_expand(gd_expansion *e) {
     const gd_cosine_embedding_loss_options *o = e->attrs;
     gd_tensor *a = e->x[0], *b = e->x[1];
     gd_tensor *cosine =

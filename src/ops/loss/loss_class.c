@@ -259,7 +259,7 @@ static gd_tensor *checked_targets(gd_tensor *target, int64_t classes, int64_t ig
 }
 
 /* Gathers the elements of x at the targets' classes, then weights and reduces them. */
-static void nll_loss_expand(gd_expand *e) {
+static void nll_loss_expand(gd_expansion *e) {
     const gd_nll_loss_options *o = e->attrs;
     gd_tensor *x = e->x[0], *weight = gd_optional_input(e->x, e->n_in, 2);
     const int axis = class_axis(x);
@@ -315,7 +315,7 @@ static void nll_loss_grad_vjp(gd_vjp *v) { /* linear in gy: its transpose is the
                     .weight = gd_optional_input(v->x, v->n_in, 3));
 }
 /* -gy times the weight at the class that each position's target names, 0 at all other classes. */
-static void nll_loss_grad_expand(gd_expand *e) {
+static void nll_loss_grad_expand(gd_expansion *e) {
     const gd_nll_loss_grad_options *o = e->attrs;
     const int rank = o->dims.rank, axis = rank > 1;
     const int64_t classes = o->dims.at[axis];
@@ -409,7 +409,7 @@ static gd_tensor *probabilities_loss(gd_tensor *x, gd_tensor *target, gd_tensor 
                                     : gd_mean(terms);
 }
 
-static void cross_entropy_expand(gd_expand *e) {
+static void cross_entropy_expand(gd_expansion *e) {
     const gd_cross_entropy_options *o = e->attrs;
     gd_tensor *x = e->x[0], *target = e->x[1], *weight = gd_optional_input(e->x, e->n_in, 2);
     if (gd_dtype_is_float((gd_dtype)target->dtype))
@@ -488,7 +488,7 @@ static gd_tensor *smoothing_loss(gd_tensor *x, gd_tensor *logp, gd_tensor *targe
     return gd_div(gd_sum(terms), weight_total(x, target, weight, o->ignore_index));
 }
 
-static void index_cross_entropy_expand(gd_expand *e) {
+static void index_cross_entropy_expand(gd_expansion *e) {
     const gd_index_cross_entropy_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, inside = gd_wide_dtype(dtype);
     gd_tensor *x = gd_as_dtype(e->x[0], inside), *weight = gd_optional_input(e->x, e->n_in, 2);
@@ -628,7 +628,7 @@ static gd_tensor *entropy_gradient(gd_tensor *gy, gd_tensor *scores, gd_tensor *
     return gd_as_dtype(g, dtype);
 }
 
-static void index_cross_entropy_grad_expand(gd_expand *e) {
+static void index_cross_entropy_grad_expand(gd_expansion *e) {
     const gd_index_cross_entropy_grad_options *o = e->attrs;
     e->y[0] = entropy_gradient(e->x[0], e->x[1], e->x[2], e->x[5],
                                &(entropy_options){o->reduction, o->ignore_index, o->label_smoothing,
@@ -686,7 +686,7 @@ static gd_status index_cross_entropy_with_grad_infer(gd_infer *i) {
     gd_meta_like(&i->out[1], x);
     return GD_OK;
 }
-static void index_cross_entropy_with_grad_expand(gd_expand *e) {
+static void index_cross_entropy_with_grad_expand(gd_expansion *e) {
     const gd_index_cross_entropy_with_grad_options *o = e->attrs;
     gd_tensor *x = e->x[1], *target = e->x[2], *weight = gd_optional_input(e->x, e->n_in, 3);
     const gd_dtype inside = gd_wide_dtype((gd_dtype)x->dtype);

@@ -248,7 +248,7 @@ static term multiply_terms(term a, term b, const bool *keep) {
     return y;
 }
 
-static void einsum_expand(gd_expand *e) {
+static void einsum_expand(gd_expansion *e) {
     const gd_einsum_options *o = e->attrs;
     equation q;
     if (parse_equation(o->equation, e->n_in, e->x, &q) != GD_OK) {

@@ -218,7 +218,7 @@ static gd_status linear_reference(gd_kernel_call *k) {
 static double linear_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->out[0]) * (double)s->in[1].dims[1];
 }
-static void linear_expand(gd_expand *e) {
+static void linear_expand(gd_expansion *e) {
     gd_tensor *y = gd_matmul(e->x[0], transpose_last(e->x[1]));
     e->y[0] = e->n_in > 2 && e->x[2] ? gd_add(y, e->x[2]) : y;
 }
@@ -229,7 +229,7 @@ static void linear_expand(gd_expand *e) {
  */
 static gd_status linear_relu_infer(gd_infer *i) { return linear_infer(i); }
 static double linear_relu_macs(const gd_op_shapes *s) { return linear_macs(s); }
-static void linear_relu_expand(gd_expand *e) {
+static void linear_relu_expand(gd_expansion *e) {
     e->y[0] = gd_relu(gd_linear(e->x[0], e->x[1], e->n_in > 2 ? e->x[2] : NULL));
 }
 
@@ -256,7 +256,7 @@ static gd_status matmul_relu_grad_infer(gd_infer *i) {
     return GD_OK;
 }
 static double matmul_relu_grad_macs(const gd_op_shapes *s) { return matmul_macs(s); }
-static void matmul_relu_grad_expand(gd_expand *e) {
+static void matmul_relu_grad_expand(gd_expansion *e) {
     gd_tensor *product = gd_matmul(e->x[0], e->x[1]);
     e->y[0] = gd_where(gd_le(e->x[2], gd_scalar(0)), gd_scalar(0), product);
 }
@@ -287,7 +287,7 @@ static gd_status matmul_step_infer(gd_infer *i) {
 static double matmul_step_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->in[0]) * (double)s->in[1].dims[1];
 }
-static void matmul_step_expand(gd_expand *e) {
+static void matmul_step_expand(gd_expansion *e) {
     e->y[0] = gd_sgd_step(e->x[0], gd_matmul(e->x[1], e->x[2]), e->x[3]);
 }
 
@@ -320,7 +320,7 @@ static gd_status linear_grad_infer(gd_infer *i) {
 static double linear_grad_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->in[0]) * (double)s->in[1].dims[1];
 }
-static void linear_grad_expand(gd_expand *e) {
+static void linear_grad_expand(gd_expansion *e) {
     e->y[0] = gd_matmul(transpose_last(e->x[0]), e->x[1]);
     e->y[1] = gd_sum(e->x[0], .axis = gd_dims(0));
 }
@@ -348,7 +348,7 @@ static gd_status linear_step_infer(gd_infer *i) {
 static double linear_step_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->in[0]) * (double)s->in[2].dims[0];
 }
-static void linear_step_expand(gd_expand *e) {
+static void linear_step_expand(gd_expansion *e) {
     e->y[0] = gd_sgd_step(e->x[0], gd_matmul(transpose_last(e->x[2]), e->x[3]), e->x[4]);
     gd_sgd_step(e->x[1], gd_sum(e->x[2], .axis = gd_dims(0)), e->x[4]);
 }
@@ -364,7 +364,7 @@ static gd_status dot_infer(gd_infer *i) {
     GD_TRY(gd_need_same_dtype(i->in[0], i->in[1], "a", "b"));
     return matmul_infer(i);
 }
-static void dot_expand(gd_expand *e) { e->y[0] = gd_matmul(e->x[0], e->x[1]); }
+static void dot_expand(gd_expansion *e) { e->y[0] = gd_matmul(e->x[0], e->x[1]); }
 
 /*op outer(a, b) -> y
  * Every element of the vector a times every element of the vector b: (m) and (n) give (m, n).
@@ -378,7 +378,7 @@ static gd_status outer_infer(gd_infer *i) {
     i->out[0].dims[1] = i->in[1]->dims[0];
     return GD_OK;
 }
-static void outer_expand(gd_expand *e) {
+static void outer_expand(gd_expansion *e) {
     e->y[0] = gd_mul(gd_reshape(e->x[0], gd_dims(-1, 1)), gd_reshape(e->x[1], gd_dims(1, -1)));
 }
 

@@ -44,7 +44,7 @@ static gd_status batch_norm_relu_infer(gd_infer *i) {
     norm_inputs(i->in, i->n_in, -1, in);
     return infer_batch_norm(i, in, o->training, o->momentum, o->eps);
 }
-static void batch_norm_relu_expand(gd_expand *e) {
+static void batch_norm_relu_expand(gd_expansion *e) {
     const gd_batch_norm_relu_options *o = e->attrs;
     gd_tensor *in[5];
     norm_inputs(e->x, e->n_in, -1, in);
@@ -66,7 +66,7 @@ static gd_status batch_norm_add_infer(gd_infer *i) {
     GD_TRY(infer_batch_norm(i, in, o->training, o->momentum, o->eps));
     return need_shape_of_x(i->in[1], i->in[0], "z");
 }
-static void batch_norm_add_expand(gd_expand *e) {
+static void batch_norm_add_expand(gd_expansion *e) {
     const gd_batch_norm_add_options *o = e->attrs;
     gd_tensor *in[5];
     norm_inputs(e->x, e->n_in, 1, in);
@@ -89,7 +89,7 @@ static gd_status batch_norm_add_relu_infer(gd_infer *i) {
     GD_TRY(infer_batch_norm(i, in, o->training, o->momentum, o->eps));
     return need_shape_of_x(i->in[1], i->in[0], "z");
 }
-static void batch_norm_add_relu_expand(gd_expand *e) {
+static void batch_norm_add_relu_expand(gd_expansion *e) {
     const gd_batch_norm_add_relu_options *o = e->attrs;
     gd_tensor *in[5];
     norm_inputs(e->x, e->n_in, 1, in);
@@ -123,7 +123,7 @@ static gd_status batch_norm_relu_grad_infer(gd_infer *i) {
     GD_TRY(infer_batch_norm_grad(i, o->training, o->eps));
     return need_shape_of_x(i->in[5], i->in[1], "y");
 }
-static void batch_norm_relu_grad_expand(gd_expand *e) {
+static void batch_norm_relu_grad_expand(gd_expansion *e) {
     const gd_batch_norm_relu_grad_options *o = e->attrs;
     gd_batch_norm_grad_outputs g = gd_batch_norm_grad(
         mask_gradient(e->x[0], e->x[5]), e->x[1], e->x[2], e->x[3], e->x[4], o->training, o->eps);
@@ -145,7 +145,7 @@ static gd_status batch_norm_relu_grad_from_x_infer(gd_infer *i) {
         return gd_op_fail(GD_E_SHAPE, "'bias' must have one number for each channel");
     return GD_OK;
 }
-static void batch_norm_relu_grad_from_x_expand(gd_expand *e) {
+static void batch_norm_relu_grad_from_x_expand(gd_expansion *e) {
     const gd_batch_norm_relu_grad_from_x_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[1]->dtype, wide = gd_wide_dtype(dtype);
     gd_tensor *x = e->x[1], *weight = e->x[2], *bias = input_at(e->x, e->n_in, 5);
@@ -174,7 +174,7 @@ static gd_status batch_norm_add_relu_grad_infer(gd_infer *i) {
     gd_meta_like(&i->out[3], i->in[1]);
     return GD_OK;
 }
-static void batch_norm_add_relu_grad_expand(gd_expand *e) {
+static void batch_norm_add_relu_grad_expand(gd_expansion *e) {
     const gd_batch_norm_add_relu_grad_options *o = e->attrs;
     gd_tensor *gz = mask_gradient(e->x[0], e->x[5]);
     gd_batch_norm_grad_outputs g =
@@ -197,7 +197,7 @@ static gd_status batch_norm_add_relu_sum_grad_infer(gd_infer *i) {
     gd_meta_like(&i->out[3], i->in[1]);
     return GD_OK;
 }
-static void batch_norm_add_relu_sum_grad_expand(gd_expand *e) {
+static void batch_norm_add_relu_sum_grad_expand(gd_expansion *e) {
     const gd_batch_norm_add_relu_sum_grad_options *o = e->attrs;
     gd_batch_norm_add_relu_grad_outputs g = gd_batch_norm_add_relu_grad(
         gd_add(e->x[0], e->x[6]), e->x[1], e->x[2], e->x[3], e->x[4], e->x[5], o->training, o->eps);

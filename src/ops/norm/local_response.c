@@ -23,7 +23,7 @@
  *   region {across, within} = across  the window covers channels, or spatial dimensions
  *   onnx LRN size=size alpha=alpha beta=beta bias=k  when region=across   caffe LRN
  */
-static void local_response_norm_expand(gd_expand *e) {
+static void local_response_norm_expand(gd_expansion *e) {
     const gd_local_response_norm_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     if (!gd_dtype_is_float((gd_dtype)x->dtype) || x->rank < (o->region == GD_WITHIN ? 3 : 2) ||
@@ -85,7 +85,7 @@ static gd_status window_sum_reference(gd_kernel_call *k) {
 }
 /* Leaves out the taps of the window that lie outside x for every element. At most 2n - 1 taps
  * remain, however large the window is. */
-static void window_sum_expand(gd_expand *e) {
+static void window_sum_expand(gd_expansion *e) {
     const gd_window_sum_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);

@@ -227,7 +227,7 @@ static gd_tensor *after_writes(gd_tensor *y, gd_tensor **written) {
     return y;
 }
 
-static void batch_norm_expand(gd_expand *e) {
+static void batch_norm_expand(gd_expansion *e) {
     const gd_batch_norm_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[0]);
     gd_shape dims = channels_of(e->x[0]), axes = gd_dims(0, 2);
@@ -332,7 +332,7 @@ static gd_status batch_norm_grad_infer(gd_infer *i) {
 static gd_tensor *as_function(gd_tensor *value, gd_tensor *again) {
     return gd_add(value, gd_sub(again, gd_stop_gradient(again)));
 }
-static void batch_norm_grad_expand(gd_expand *e) {
+static void batch_norm_grad_expand(gd_expansion *e) {
     const gd_batch_norm_grad_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[1]);
     gd_shape dims = channels_of(e->x[1]), axes = gd_dims(0, 2);
@@ -442,7 +442,7 @@ static gd_shape normalized_axes(const gd_tensor *x, const gd_shape *given, const
     for (int k = 0; k < rank; k++) axes.at[k] = x->rank - rank + k;
     return axes;
 }
-static void layer_norm_expand(gd_expand *e) {
+static void layer_norm_expand(gd_expansion *e) {
     const gd_layer_norm_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[0]);
     gd_tensor *x = gd_as_dtype(e->x[0], dtype);
@@ -485,7 +485,7 @@ static gd_status row_norm_grad_infer(gd_infer *i) {
     meta_vector(&i->out[2], wide_dtype(x), x->dims[1]);
     return GD_OK;
 }
-static void row_norm_grad_expand(gd_expand *e) {
+static void row_norm_grad_expand(gd_expansion *e) {
     const gd_row_norm_grad_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[1]);
     gd_tensor *gy = gd_as_dtype(e->x[0], dtype), *x = gd_as_dtype(e->x[1], dtype), *g = gy;
@@ -550,7 +550,7 @@ static void rms_norm_vjp(gd_vjp *v) {
     const gd_rms_norm_options *o = v->attrs;
     rows_vjp(v, NULL, v->y[1], rms_eps(o->eps, (gd_dtype)v->x[0]->dtype), 1);
 }
-static void rms_norm_expand(gd_expand *e) {
+static void rms_norm_expand(gd_expansion *e) {
     const gd_rms_norm_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[0]);
     gd_tensor *x = gd_as_dtype(e->x[0], dtype);
@@ -610,7 +610,7 @@ static void group_norm_vjp(gd_vjp *v) {
     const gd_group_norm_options *o = v->attrs;
     grouped_vjp(v, o->groups, o->eps);
 }
-static void group_norm_expand(gd_expand *e) {
+static void group_norm_expand(gd_expansion *e) {
     const gd_group_norm_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[0]);
     gd_shape dims = channels_of(e->x[0]), last = gd_dims(2);
@@ -670,7 +670,7 @@ static gd_status instance_norm_infer(gd_infer *i) {
     gd_meta_like(&i->out[0], x);
     return GD_OK;
 }
-static void instance_norm_expand(gd_expand *e) {
+static void instance_norm_expand(gd_expansion *e) {
     const gd_instance_norm_options *o = e->attrs;
     gd_tensor *x = e->x[0], *mean = e->n_in > 3 ? e->x[3] : NULL,
               *var = e->n_in > 4 ? e->x[4] : NULL;
@@ -706,7 +706,7 @@ static void instance_norm_train_vjp(gd_vjp *v) {
     const gd_instance_norm_train_options *o = v->attrs;
     grouped_vjp(v, v->x[0]->dims[1], o->eps);
 }
-static void instance_norm_train_expand(gd_expand *e) {
+static void instance_norm_train_expand(gd_expansion *e) {
     const gd_instance_norm_train_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     e->y[0] = gd_group_norm(x, x->dims[1], e->x[1], e->x[2], .eps = o->eps);

@@ -53,7 +53,7 @@ static gd_status norm_fold_reference(gd_kernel_call *k) {
     return GD_OK;
 }
 
-static void norm_fold_expand(gd_expand *e) {
+static void norm_fold_expand(gd_expansion *e) {
     const gd_norm_fold_options *o = e->attrs;
     gd_tensor *in[6];
     for (int i = 0; i < 6; i++) in[i] = i < e->n_in && e->x[i] ? gd_widen(e->x[i]) : NULL;

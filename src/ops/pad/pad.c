@@ -146,7 +146,7 @@ static gd_tensor *pad_constant(gd_tensor *x, const gd_pad_axis *axes, double val
     return inside ? gd_where(inside, x, number) : gd_clone(x);
 }
 
-static void pad_expand(gd_expand *e) {
+static void pad_expand(gd_expansion *e) {
     const gd_pad_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     gd_pad_axis axes[GD_MAX_RANK];
@@ -213,7 +213,7 @@ static gd_status pad_grad_reference(gd_kernel_call *k) {
     }
     return GD_OK;
 }
-static void pad_grad_expand(gd_expand *e) {
+static void pad_grad_expand(gd_expansion *e) {
     const gd_pad_grad_options *o = e->attrs;
     gd_tensor *gy = e->x[0], *g = gd_widen(gy);
     gd_pad_axis axes[GD_MAX_RANK];

@@ -236,7 +236,7 @@ static gd_status run_max(gd_kernel_call *k) {
 }
 
 /* The parameters of a call that runs as its body. The infer rule has checked the options. */
-static gd_pool body_form(const gd_expand *e, int n) {
+static gd_pool body_form(const gd_expansion *e, int n) {
     const gd_tensor *x = e->x[0];
     const int64_t *in = x->dims + x->rank - n;
     int64_t out[AXES];
@@ -250,7 +250,7 @@ static gd_pool body_form(const gd_expand *e, int n) {
     return p;
 }
 
-static void max_body(gd_expand *e) {
+static void max_body(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     const gd_pool p = body_form(e, n);
     e->y[0] = gd_max_pool_body(e->x[0], &p, n, e->op->outputs[1].hidden ? NULL : &e->y[1]);
@@ -270,7 +270,7 @@ static void max_body(gd_expand *e) {
 static gd_status max_poolNd_infer(gd_infer *i) { return infer_pool(i); }
 static void max_poolNd_vjp(gd_vjp *v) { max_vjp(v); }
 static gd_status max_poolNd_reference(gd_kernel_call *k) { return run_max(k); }
-static void max_poolNd_expand(gd_expand *e) { max_body(e); }
+static void max_poolNd_expand(gd_expansion *e) { max_body(e); }
 
 /*op max_pool{1,2,3}d_with_indices(x) -> y, indices
  * max_pool{}d, and the index of each maximum in its {line|plane|volume} of x in row-major order (-1
@@ -286,7 +286,7 @@ static void max_poolNd_expand(gd_expand *e) { max_body(e); }
 static gd_status max_poolNd_with_indices_infer(gd_infer *i) { return infer_pool(i); }
 static void max_poolNd_with_indices_vjp(gd_vjp *v) { max_vjp(v); }
 static gd_status max_poolNd_with_indices_reference(gd_kernel_call *k) { return run_max(k); }
-static void max_poolNd_with_indices_expand(gd_expand *e) { max_body(e); }
+static void max_poolNd_with_indices_expand(gd_expansion *e) { max_body(e); }
 
 /* --- averages --------------------------------------------------------------------------------- */
 
@@ -358,7 +358,7 @@ static void avg_poolNd_vjp(gd_vjp *v) {
                                 o.ceil_mode, o.count_include_pad, o.divisor ? o.divisor : GD_UNSET);
 }
 static gd_status avg_poolNd_reference(gd_kernel_call *k) { return run_average(k, false); }
-static void avg_poolNd_expand(gd_expand *e) {
+static void avg_poolNd_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     const gd_pool p = body_form(e, n);
     e->y[0] = gd_avg_pool_body(e->x[0], &p, n);
@@ -407,7 +407,7 @@ static void adaptive_avg_poolNd_vjp(gd_vjp *v) {
         v->gy[0], gd_spatial_dims(v->x[0], gd_spatial_axes(v->op, v->attrs)));
 }
 static gd_status adaptive_avg_poolNd_reference(gd_kernel_call *k) { return run_average(k, false); }
-static void adaptive_avg_poolNd_expand(gd_expand *e) {
+static void adaptive_avg_poolNd_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     const gd_pool p = body_form(e, n);
     e->y[0] = gd_avg_pool_body(e->x[0], &p, n);
@@ -423,7 +423,7 @@ static void adaptive_avg_poolNd_expand(gd_expand *e) {
 static gd_status adaptive_max_poolNd_infer(gd_infer *i) { return infer_adaptive(i); }
 static void adaptive_max_poolNd_vjp(gd_vjp *v) { max_vjp(v); }
 static gd_status adaptive_max_poolNd_reference(gd_kernel_call *k) { return run_max(k); }
-static void adaptive_max_poolNd_expand(gd_expand *e) { max_body(e); }
+static void adaptive_max_poolNd_expand(gd_expansion *e) { max_body(e); }
 
 /*op adaptive_max_pool{1,2,3}d_with_indices(x) -> y, indices
  * adaptive_max_pool{}d, and the index of each maximum in its {line|plane|volume} of x in row-major
@@ -437,7 +437,7 @@ static void adaptive_max_poolNd_with_indices_vjp(gd_vjp *v) { max_vjp(v); }
 static gd_status adaptive_max_poolNd_with_indices_reference(gd_kernel_call *k) {
     return run_max(k);
 }
-static void adaptive_max_poolNd_with_indices_expand(gd_expand *e) { max_body(e); }
+static void adaptive_max_poolNd_with_indices_expand(gd_expansion *e) { max_body(e); }
 
 /* --- global ----------------------------------------------------------------------------------- */
 
@@ -449,7 +449,7 @@ static int global_axes(const gd_tensor *x) { return x->rank <= 3 ? 1 : x->rank =
  * 1.
  *   onnx GlobalAveragePool  cast w
  */
-static void global_avg_pool_expand(gd_expand *e) {
+static void global_avg_pool_expand(gd_expansion *e) {
     pool_options o = unset_options; /* size 1 on all axes */
     e->y[0] = call_pool("adaptive_avg_pool", global_axes(e->x[0]), e->x[0], &o);
 }
@@ -459,7 +459,7 @@ static void global_avg_pool_expand(gd_expand *e) {
  * with size 1.
  *   onnx GlobalMaxPool  cast w
  */
-static void global_max_pool_expand(gd_expand *e) {
+static void global_max_pool_expand(gd_expansion *e) {
     pool_options o = unset_options; /* size 1 on all axes */
     e->y[0] = call_pool("adaptive_max_pool", global_axes(e->x[0]), e->x[0], &o);
 }
@@ -499,14 +499,14 @@ static void avg_pool_grad_vjp(gd_vjp *v) {
 }
 
 /* The body of both gradients: gy has the sizes of the pooled tensor, dims those of its input. */
-static void average_grad_body(gd_expand *e) {
+static void average_grad_body(gd_expansion *e) {
     const gd_shape *dims = e->attrs; /* the first attribute of both */
     const gd_tensor *gy = e->x[0];
     const int n = dims->rank;
     const gd_pool p = pool_form(e->op, e->attrs, n, dims->at, n, gy->dims + gy->rank - n);
     e->y[0] = gd_avg_pool_grad_body(e->x[0], &p, n);
 }
-static void avg_pool_grad_expand(gd_expand *e) { average_grad_body(e); }
+static void avg_pool_grad_expand(gd_expansion *e) { average_grad_body(e); }
 
 /*op adaptive_avg_pool_grad(gy, dims:int[]) -> gx  internal
  * The gradient of adaptive average pooling by its input, whose spatial sizes are dims.
@@ -538,6 +538,6 @@ static void adaptive_avg_pool_grad_vjp(gd_vjp *v) {
     memcpy(o.size + AXES - n, v->x[0]->dims + v->x[0]->rank - n, (size_t)n * sizeof *o.size);
     v->gx[0] = call_pool("adaptive_avg_pool", n, v->gy[0], &o);
 }
-static void adaptive_avg_pool_grad_expand(gd_expand *e) { average_grad_body(e); }
+static void adaptive_avg_pool_grad_expand(gd_expansion *e) { average_grad_body(e); }
 
 #include "ops/pool/pool.gen.h"

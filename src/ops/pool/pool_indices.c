@@ -107,7 +107,7 @@ static gd_tensor *checked_indices(gd_tensor *indices, int n, int64_t plane, gd_t
     return gd_where(*none, gd_scalar_int(0), indices);
 }
 
-static void pool_scatter_expand(gd_expand *e) {
+static void pool_scatter_expand(gd_expansion *e) {
     const gd_pool_scatter_options *a = e->attrs;
     gd_tensor *gy = e->x[0], *none;
     gd_shape dims = {.form = 1};
@@ -154,7 +154,7 @@ static gd_status pool_scatter_relu_infer(gd_infer *i) {
         return gd_op_fail(GD_E_SHAPE, "'y' must have the shape of 'gy', with the sizes dims last");
     return GD_OK;
 }
-static void pool_scatter_relu_expand(gd_expand *e) {
+static void pool_scatter_relu_expand(gd_expansion *e) {
     const gd_pool_scatter_options o = scatter_options(e->attrs);
     gd_tensor *gx =
         gd_pool_scatter(e->x[0], e->x[1], o.dims, .kernel = o.kernel, .stride = o.stride,
@@ -196,7 +196,7 @@ static gd_status pool_gather_reference(gd_kernel_call *k) {
     }
     return GD_OK;
 }
-static void pool_gather_expand(gd_expand *e) {
+static void pool_gather_expand(gd_expansion *e) {
     const int n = (int)((const gd_pool_gather_options *)e->attrs)->axes;
     gd_tensor *x = e->x[0], *none;
     gd_tensor *planes = flatten_planes(x, n);

@@ -5,7 +5,7 @@
 #include "dispatch/infer.h"
 #include "ops/random/random_ops.h"
 
-/*op word_below(word, limit:int) -> y  elementwise truth internal
+/*op word_below(word, limit:int) -> y  elementwise predicate internal
  * Whether a random word is below a limit.
  *   y = word < limit
  */
@@ -37,7 +37,7 @@ static gd_status dropout_infer(gd_infer *i) {
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
-static void dropout_expand(gd_expand *e) {
+static void dropout_expand(gd_expansion *e) {
     const gd_dropout_options *o = e->attrs;
     e->y[0] = o->training ? gd_dropout_train(e->x[0], .p = o->p) : e->x[0];
 }
@@ -63,7 +63,7 @@ static void dropout_train_vjp(gd_vjp *v) {
     const gd_dropout_train_options *o = v->attrs;
     v->gx[0] = gd_masked_scale(v->gy[0], v->y[1], .scale = kept_scale(o->p));
 }
-static void dropout_train_expand(gd_expand *e) {
+static void dropout_train_expand(gd_expansion *e) {
     const gd_dropout_train_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     e->y[1] =

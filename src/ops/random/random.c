@@ -124,7 +124,7 @@ static gd_tensor *draw_units(gd_tensor *x, gd_shape dims, gd_dtype dtype) {
 }
 /* Product and sum are two ops, so that each is rounded as in the kernels: one affine op may be
  * computed by a fused multiply-add. */
-static void uniform_expand(gd_expand *e) {
+static void uniform_expand(gd_expansion *e) {
     const gd_uniform_options *o = e->attrs;
     const gd_uniform_params p = gd_uniform_prepare(o->dtype, o->low, o->high);
     gd_tensor *y = draw_units(gd_random_anchor(), o->dims, o->dtype);
@@ -145,7 +145,7 @@ static gd_status rand_infer(gd_infer *i) {
     const gd_rand_options *o = i->attrs;
     return gd_random_float_meta(&i->out[0], o->dims, o->dtype);
 }
-static void rand_expand(gd_expand *e) {
+static void rand_expand(gd_expansion *e) {
     const gd_rand_options *o = e->attrs;
     e->y[0] = gd_uniform(o->dims, .dtype = o->dtype);
 }
@@ -160,7 +160,7 @@ static gd_status rand_like_infer(gd_infer *i) {
     const gd_rand_like_options *o = i->attrs;
     return infer_like(i, o->dtype);
 }
-static void rand_like_expand(gd_expand *e) {
+static void rand_like_expand(gd_expansion *e) {
     const gd_rand_like_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const gd_dtype dtype = o->dtype ? o->dtype : (gd_dtype)x->dtype;
@@ -186,7 +186,7 @@ static gd_status normal_infer(gd_infer *i) {
     return gd_random_float_meta(&i->out[0], o->dims, o->dtype);
 }
 
-static void normal_expand(gd_expand *e) {
+static void normal_expand(gd_expansion *e) {
     const gd_normal_options *o = e->attrs;
     gd_tensor *y = gd_key_normals(gd_random_key(gd_random_anchor()), o->dims,
                                   .dtype = gd_wide_dtype(o->dtype));
@@ -206,7 +206,7 @@ static gd_status randn_infer(gd_infer *i) {
     const gd_randn_options *o = i->attrs;
     return gd_random_float_meta(&i->out[0], o->dims, o->dtype);
 }
-static void randn_expand(gd_expand *e) {
+static void randn_expand(gd_expansion *e) {
     const gd_randn_options *o = e->attrs;
     e->y[0] = gd_normal(o->dims, .dtype = o->dtype);
 }
@@ -222,7 +222,7 @@ static gd_status randn_like_infer(gd_infer *i) {
     const gd_randn_like_options *o = i->attrs;
     return infer_like(i, o->dtype);
 }
-static void randn_like_expand(gd_expand *e) {
+static void randn_like_expand(gd_expansion *e) {
     const gd_randn_like_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const gd_dtype dtype = o->dtype ? o->dtype : (gd_dtype)x->dtype;
@@ -250,7 +250,7 @@ static gd_status bernoulli_infer(gd_infer *i) {
 
 /* The kernels test word < p 2^32. A word is an integer, so word < ceil(p 2^32) is the same test;
  * the product is exact. */
-static void bernoulli_expand(gd_expand *e) {
+static void bernoulli_expand(gd_expansion *e) {
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype;
     gd_tensor *p = gd_check_range(e->x[0], 0, 1, .what = "probability");
     gd_tensor *limit = gd_ceil(gd_affine(gd_as_dtype(p, gd_wide_dtype(dtype)), 0x1p32, 0));

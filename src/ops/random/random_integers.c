@@ -55,7 +55,7 @@ static gd_status randint_infer(gd_infer *i) {
  *   carried = bit_and(shr(low_high, 32), ones) + bit_and(shr(high_low, 32), ones) + shr(middle, 32)
  *   y = first + high * range_high + carried
  */
-static void randint_expand(gd_expand *e) {
+static void randint_expand(gd_expansion *e) {
     const gd_randint_options *o = e->attrs;
     const uint64_t range = (uint64_t)o->high - (uint64_t)o->low;
     gd_tensor *words =
@@ -148,7 +148,7 @@ static void draw_sorted_tickets(gd_rng rng, int64_t n, ticket *tickets) {
  */
 
 /* The 64 bits of element i are the words 2 i and 2 i + 1. */
-static void randperm_expand(gd_expand *e) {
+static void randperm_expand(gd_expansion *e) {
     const gd_randperm_options *o = e->attrs;
     gd_tensor *words = gd_draw_words(gd_random_anchor(), gd_dims(o->n, 2));
     gd_tensor *order = gd_ticket_order(gd_select(words, 1, 0), gd_select(words, 1, 1),

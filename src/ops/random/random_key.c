@@ -89,7 +89,7 @@ static gd_status key_mask_infer(gd_infer *i) {
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
     return GD_OK;
 }
-static void key_mask_expand(gd_expand *e) {
+static void key_mask_expand(gd_expansion *e) {
     const gd_key_mask_options *o = e->attrs;
     e->y[0] = gd_word_below(gd_key_words(e->x[0], o->dims), (int64_t)gd_chance_limit(o->p));
 }

@@ -112,7 +112,7 @@ static gd_tensor *mask_padding(gd_tensor *x, gd_tensor *lengths, int64_t steps, 
 
 /* The body of all three: each direction of each layer is one call of op recurrent
  * (recurrent_layer.c). */
-static void expand_layers(gd_expand *e, stack_layout *l, gd_word cell) {
+static void expand_layers(gd_expansion *e, stack_layout *l, gd_word cell) {
     int each = l->biases ? 4 : 2;
     gd_tensor *lengths = e->x[l->first_weight - 1],
               *x = e->x[0], *const *w = e->x + l->first_weight;
@@ -186,7 +186,7 @@ static gd_status rnn_infer(gd_infer *i) {
     stack_layout l = STACK_LAYOUT((const gd_rnn_options *)i->attrs, 1, 1);
     return infer_layers(i, &l);
 }
-static void rnn_expand(gd_expand *e) {
+static void rnn_expand(gd_expansion *e) {
     const gd_rnn_options *o = e->attrs;
     stack_layout l = STACK_LAYOUT(o, 1, 1);
     expand_layers(e, &l, o->activation);
@@ -219,7 +219,7 @@ static gd_status lstm_infer(gd_infer *i) {
     stack_layout l = STACK_LAYOUT((const gd_lstm_options *)i->attrs, 4, 2);
     return infer_layers(i, &l);
 }
-static void lstm_expand(gd_expand *e) {
+static void lstm_expand(gd_expansion *e) {
     stack_layout l = STACK_LAYOUT((const gd_lstm_options *)e->attrs, 4, 2);
     expand_layers(e, &l, GD_LSTM);
 }
@@ -251,7 +251,7 @@ static gd_status gru_infer(gd_infer *i) {
     stack_layout l = STACK_LAYOUT((const gd_gru_options *)i->attrs, 3, 1);
     return infer_layers(i, &l);
 }
-static void gru_expand(gd_expand *e) {
+static void gru_expand(gd_expansion *e) {
     stack_layout l = STACK_LAYOUT((const gd_gru_options *)e->attrs, 3, 1);
     expand_layers(e, &l, GD_GRU);
 }
@@ -284,7 +284,7 @@ static gd_status infer_cell(gd_infer *i, int gates, int states) {
 }
 
 /* The body of a cell: a sequence of one step. */
-static void expand_cell(gd_expand *e, int states, gd_word cell) {
+static void expand_cell(gd_expansion *e, int states, gd_word cell) {
     gd_tensor *x = e->x[0], *h = e->x[1], *c = states > 1 ? e->x[2] : NULL;
     int64_t batch = gd_tensor_dim(x, 0), hidden = gd_tensor_dim(h, 1);
     gd_shape state = gd_dims(1, batch, hidden), flat = gd_dims(batch, hidden);
@@ -302,7 +302,7 @@ static void expand_cell(gd_expand *e, int states, gd_word cell) {
  *   activation {tanh, relu} = tanh
  */
 static gd_status rnn_cell_infer(gd_infer *i) { return infer_cell(i, 1, 1); }
-static void rnn_cell_expand(gd_expand *e) {
+static void rnn_cell_expand(gd_expansion *e) {
     expand_cell(e, 1, ((const gd_rnn_cell_options *)e->attrs)->activation);
 }
 
@@ -311,13 +311,13 @@ static void rnn_cell_expand(gd_expand *e) {
  * biases (4H), with the gates in the order of lstm.
  */
 static gd_status lstm_cell_infer(gd_infer *i) { return infer_cell(i, 4, 2); }
-static void lstm_cell_expand(gd_expand *e) { expand_cell(e, 2, GD_LSTM); }
+static void lstm_cell_expand(gd_expansion *e) { expand_cell(e, 2, GD_LSTM); }
 
 /*op gru_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy lowp
  * One step of gru: x (N, I) and h (N, H) give the next h. w_ih (3H, I), w_hh (3H, H), biases (3H),
  * with the gates in the order of gru.
  */
 static gd_status gru_cell_infer(gd_infer *i) { return infer_cell(i, 3, 1); }
-static void gru_cell_expand(gd_expand *e) { expand_cell(e, 1, GD_GRU); }
+static void gru_cell_expand(gd_expansion *e) { expand_cell(e, 1, GD_GRU); }
 
 #include "ops/recurrent/recurrent.gen.h"

@@ -200,7 +200,7 @@ static double recurrent_macs(const gd_op_shapes *s) {
     const double rows = (double)s->in[X].dims[0] * (double)s->in[X].dims[1];
     return rows * (gd_shape_elements(&s->in[W_IH]) + gd_shape_elements(&s->in[W_HH]));
 }
-static void recurrent_expand(gd_expand *e) {
+static void recurrent_expand(gd_expansion *e) {
     const gd_recurrent_options *o = e->attrs;
     layer l = wide_layer_of(e->x, e->n_in, o->cell, o->reverse);
     gd_tensor *gx = gd_linear(l.in[X], l.in[W_IH], l.in[B_IH]); /* all steps at once */
@@ -406,7 +406,7 @@ static double recurrent_grad_macs(const gd_op_shapes *s) {
     const gd_meta *x = &s->in[LAYER + X];
     return (double)x->dims[0] * (double)x->dims[1] * gd_shape_elements(&s->in[LAYER + W_HH]);
 }
-static void recurrent_grad_expand(gd_expand *e) {
+static void recurrent_grad_expand(gd_expansion *e) {
     const gd_recurrent_grad_options *o = e->attrs;
     layer l = wide_layer_of(e->x + LAYER, INPUTS, o->cell, o->reverse);
     bool lstm = o->cell == GD_LSTM;

@@ -181,7 +181,7 @@ static gd_status sum_reference(gd_kernel_call *k) {
  * Integers and bools give i64 as in sum, even if there is no dimension to sum over.
  *   saves nothing
  */
-static void sum_to_expand(gd_expand *e) {
+static void sum_to_expand(gd_expansion *e) {
     const gd_sum_to_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     int extra = x->rank - o->dims.rank;
@@ -240,7 +240,7 @@ static void mean_vjp(gd_vjp *v) {
     gd_tensor *each = gd_divide_by(gd_restore_dims(v->gy[0], v->x[0], mask), n > 0 ? (double)n : 1);
     v->gx[0] = gd_expand(each, gd_tensor_shape(v->x[0]));
 }
-static void mean_expand(gd_expand *e) {
+static void mean_expand(gd_expansion *e) {
     const gd_mean_options *o = e->attrs;
     const gd_tensor *x = e->x[0];
     const uint32_t mask = axes_of(&o->axis, x->rank);
@@ -473,7 +473,7 @@ static gd_tensor *restore_index(gd_tensor *index, const gd_tensor *x, int64_t ax
                ? gd_restore_dims(index, x, accepted_axis_mask(axis, x->rank))
                : index;
 }
-static void argmax_expand(gd_expand *e) {
+static void argmax_expand(gd_expansion *e) {
     const gd_argmax_options *o = e->attrs;
     int64_t axis = o->axis;
     gd_tensor *x = flatten_without_axis(e->x[0], &axis);
@@ -499,7 +499,7 @@ static gd_status argmin_infer(gd_infer *i) {
     const gd_argmin_options *o = i->attrs;
     return infer_index(i, o->axis, o->keepdim);
 }
-static void argmin_expand(gd_expand *e) {
+static void argmin_expand(gd_expansion *e) {
     const gd_argmin_options *o = e->attrs;
     int64_t axis = o->axis;
     gd_tensor *x = flatten_without_axis(e->x[0], &axis);
@@ -625,7 +625,7 @@ static gd_status copy_at_indices(const gd_view *few, const gd_view *indices, con
     }
     return GD_OK;
 }
-static void place_at_expand(gd_expand *e) {
+static void place_at_expand(gd_expansion *e) {
     const gd_place_at_options *o = e->attrs;
     gd_tensor *g = e->x[0];
     const int axis = (int)(o->axis < 0 ? o->axis + g->rank : o->axis);
@@ -662,7 +662,7 @@ static void pick_at_vjp(gd_vjp *v) {
     const gd_pick_at_options *o = v->attrs;
     v->gx[0] = gd_place_at(v->gy[0], v->x[1], o->axis, gd_tensor_dim(v->x[0], (int)o->axis));
 }
-static void pick_at_expand(gd_expand *e) {
+static void pick_at_expand(gd_expansion *e) {
     const gd_pick_at_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
@@ -679,10 +679,10 @@ typedef struct {
     gd_dtype dtype;
     bool all;
     const gd_view *y;
-} truth_job;
+} bool_job;
 
 static void test_group(void *context, const void *elements, int64_t n, int64_t result) {
-    const truth_job *t = context;
+    const bool_job *t = context;
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++)
         count += t->dtype == GD_F64 ? ((const double *)elements)[i] != 0
@@ -702,7 +702,7 @@ static gd_status any_infer(gd_infer *i) {
     i->out[0].dtype = GD_BOOL;
     return infer_axes(i, &o->axis, o->keepdim, &mask);
 }
-static void any_expand(gd_expand *e) {
+static void any_expand(gd_expansion *e) {
     const gd_any_options *o = e->attrs;
     const gd_shape axes = gd_mask_axes(axes_of(&o->axis, e->x[0]->rank));
     gd_tensor *count = gd_sum(gd_as_dtype(e->x[0], GD_BOOL), .axis = axes, .keepdim = o->keepdim);
@@ -711,7 +711,7 @@ static void any_expand(gd_expand *e) {
 static size_t any_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status any_reference(gd_kernel_call *k) {
     const gd_any_options *o = k->attrs;
-    truth_job t = {k->in[0].dtype, false, &k->out[0]};
+    bool_job t = {k->in[0].dtype, false, &k->out[0]};
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), test_group, &t);
 }
 
@@ -726,7 +726,7 @@ static gd_status all_infer(gd_infer *i) {
     i->out[0].dtype = GD_BOOL;
     return infer_axes(i, &o->axis, o->keepdim, &mask);
 }
-static void all_expand(gd_expand *e) {
+static void all_expand(gd_expansion *e) {
     const gd_all_options *o = e->attrs;
     const gd_shape axes = gd_mask_axes(axes_of(&o->axis, e->x[0]->rank));
     e->y[0] = gd_logical_not(gd_sum(gd_logical_not(e->x[0]), .axis = axes, .keepdim = o->keepdim));
@@ -734,7 +734,7 @@ static void all_expand(gd_expand *e) {
 static size_t all_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status all_reference(gd_kernel_call *k) {
     const gd_all_options *o = k->attrs;
-    truth_job t = {k->in[0].dtype, true, &k->out[0]};
+    bool_job t = {k->in[0].dtype, true, &k->out[0]};
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), test_group, &t);
 }
 

@@ -84,7 +84,7 @@ static gd_tensor *variance_of(gd_tensor *x, const gd_shape *axis, double correct
                      gd_sum(distance, .axis = axes, .keepdim = keepdim), n,
                      freedom > 0 ? freedom : 0);
 }
-static void var_expand(gd_expand *e) {
+static void var_expand(gd_expansion *e) {
     const gd_var_options *o = e->attrs;
     e->y[0] = gd_as_dtype(variance_of(e->x[0], &o->axis, o->correction, o->keepdim),
                           (gd_dtype)e->x[0]->dtype);
@@ -133,7 +133,7 @@ static void std_vjp(gd_vjp *v) {
     v->gx[0] = gd_std_grad(gd_restore_dims(v->gy[0], x, mask), x, mean,
                            gd_restore_dims(v->y[0], x, mask), by);
 }
-static void std_expand(gd_expand *e) {
+static void std_expand(gd_expansion *e) {
     const gd_std_options *o = e->attrs;
     gd_tensor *variance = variance_of(e->x[0], &o->axis, o->correction, o->keepdim);
     e->y[0] = gd_as_dtype(gd_root_or_zero(variance), (gd_dtype)e->x[0]->dtype);
@@ -184,7 +184,7 @@ static void logsumexp_vjp(gd_vjp *v) {
  *   gx = gy * y
  *   gmost = 0
  */
-static void logsumexp_expand(gd_expand *e) {
+static void logsumexp_expand(gd_expansion *e) {
     const gd_logsumexp_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const gd_dtype dtype = (gd_dtype)x->dtype;
@@ -254,7 +254,7 @@ static gd_status norm_infer(gd_infer *i) {
  *   g = x == 0 || y == 0 ? 0 : gy * sign(x) * pow(abs(x) / y, p - 1)
  */
 
-/*op norm_inf_place(x, y) -> on  elementwise truth internal
+/*op norm_inf_place(x, y) -> on  elementwise predicate internal
  * Whether |x| equals y, the inf- or -inf-norm, or both are NaN.
  *   on = abs(x) == y || (x != x && y != y)
  */
@@ -300,7 +300,7 @@ static void norm_vjp(gd_vjp *v) {
  */
 
 /* The largest or smallest absolute value. */
-static gd_tensor *extreme_norm(const gd_expand *e, gd_tensor *x, gd_shape axes) {
+static gd_tensor *extreme_norm(const gd_expansion *e, gd_tensor *x, gd_shape axes) {
     const gd_norm_options *o = e->attrs;
     gd_tensor *size = gd_abs(gd_stop_gradient(x));
     gd_tensor *y = o->p > 0 ? gd_max(size, .axis = axes, .keepdim = true)
@@ -313,7 +313,7 @@ static gd_tensor *extreme_norm(const gd_expand *e, gd_tensor *x, gd_shape axes) 
     }
     return o->keepdim ? y : gd_squeeze(y, .axis = axes);
 }
-static void norm_expand(gd_expand *e) {
+static void norm_expand(gd_expansion *e) {
     const gd_norm_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, wide = gd_wide_dtype(dtype);
     const gd_shape axes = gd_mask_axes(axes_of(&o->axis, e->x[0]->rank));
@@ -390,7 +390,7 @@ static gd_status matrix_norm_infer(gd_infer *i) {
                           o->ord);
     return gd_need_elements(i->in[0], 1u << (fabs(o->ord) == 1 ? cols : rows));
 }
-static void matrix_norm_expand(gd_expand *e) {
+static void matrix_norm_expand(gd_expansion *e) {
     const gd_matrix_norm_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     int rows = 0, cols = 1;

@@ -134,7 +134,7 @@ static bool axis_is_unchanged(const gd_resize_form *r, int a) {
 
 /* Resizes one axis after the other. Where part is 0, the result is x[low] itself: a NaN or infinity
  * at x[high] must not change it. */
-static void resize_expand(gd_expand *e) {
+static void resize_expand(gd_expansion *e) {
     const gd_resize_options *o = e->attrs;
     gd_tensor *x = e->x[0], *y = o->mode == GD_LINEAR ? gd_widen(x) : x;
     const int n = x->rank - 2;
@@ -156,7 +156,7 @@ static void resize_expand(gd_expand *e) {
     e->y[0] = y == x ? gd_clone(x) : gd_as_dtype(y, (gd_dtype)x->dtype);
 }
 
-static void resize_grad_expand(gd_expand *e) {
+static void resize_grad_expand(gd_expansion *e) {
     const gd_resize_grad_options *o = e->attrs;
     gd_tensor *gy = e->x[0], *g = gd_widen(gy);
     const int n = gy->rank - 2;

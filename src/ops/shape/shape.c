@@ -344,7 +344,7 @@ static void flip_vjp(gd_vjp *v) {
     const gd_flip_options *o = v->attrs;
     v->gx[0] = gd_flip(v->gy[0], o->axes);
 }
-static void flip_expand(gd_expand *e) {
+static void flip_expand(gd_expansion *e) {
     const gd_flip_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     uint32_t mask = 0;
@@ -438,7 +438,7 @@ static gd_tensor *roll_axis(gd_tensor *x, int axis, int64_t shift, int64_t n) {
     if (shift == 0) return x;
     return gd_take_positions(x, axis, gd_wrap_index(gd_positions(x->rank, axis, -shift, n, 1), n));
 }
-static void roll_expand(gd_expand *e) {
+static void roll_expand(gd_expansion *e) {
     const gd_roll_options *o = e->attrs;
     gd_tensor *x = e->x[0], *y = x;
     if (!gd_shape_is_set(&o->axis)) {

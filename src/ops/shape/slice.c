@@ -72,7 +72,7 @@ static void select_vjp(gd_vjp *v) {
 /*op subtensor(x, index:int[]) -> y
  * The part of x at these indices of its first axes, as a view: gd_at(x, i, j) is x[i][j].
  */
-static void subtensor_expand(gd_expand *e) {
+static void subtensor_expand(gd_expansion *e) {
     const gd_subtensor_options *o = e->attrs;
     e->y[0] = e->x[0];
     for (int k = 0; k < o->index.rank; k++) e->y[0] = gd_select(e->y[0], 0, o->index.at[k]);
@@ -152,7 +152,7 @@ static gd_view slice_view(const gd_view *t, int axis, int64_t start, int64_t len
     if (length > 1) part.strides[axis] *= step;
     return part;
 }
-static void slice_expand(gd_expand *e) {
+static void slice_expand(gd_expansion *e) {
     const gd_slice_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
@@ -226,7 +226,7 @@ static gd_status slice_scatter_raw(gd_kernel_call *k) {
 }
 /* Expressed in ops that ONNX has: the concatenation of the part before, src and the part after for
  * step 1, else a scatter. */
-static void slice_scatter_expand(gd_expand *e) {
+static void slice_scatter_expand(gd_expansion *e) {
     const gd_slice_scatter_options *o = e->attrs;
     const gd_slice_options slice = as_slice(o);
     gd_tensor *x = e->x[0], *src = e->x[1];
@@ -289,7 +289,7 @@ static void slice_grad_vjp(gd_vjp *v) {
             gd_slice(v->gy[0], .axis = o->axis, .start = o->start, .stop = stop, .step = o->step);
     }
 }
-static void slice_grad_expand(gd_expand *e) {
+static void slice_grad_expand(gd_expansion *e) {
     const gd_slice_grad_options *o = e->attrs;
     gd_tensor *gy = e->x[0];
     const int axis = (int)(o->axis < 0 ? o->axis + gy->rank : o->axis);

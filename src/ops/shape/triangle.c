@@ -65,7 +65,7 @@ static gd_status tril_infer(gd_infer *i) { return triangle_infer(i); }
 static void tril_vjp(gd_vjp *v) {
     v->gx[0] = gd_tril(v->gy[0], .diagonal = ((const gd_tril_options *)v->attrs)->diagonal);
 }
-static void tril_expand(gd_expand *e) {
+static void tril_expand(gd_expansion *e) {
     e->y[0] = triangle_of(e->x[0], ((const gd_tril_options *)e->attrs)->diagonal, true);
 }
 static gd_status tril_raw(gd_kernel_call *k) {
@@ -82,7 +82,7 @@ static gd_status triu_infer(gd_infer *i) { return triangle_infer(i); }
 static void triu_vjp(gd_vjp *v) {
     v->gx[0] = gd_triu(v->gy[0], .diagonal = ((const gd_triu_options *)v->attrs)->diagonal);
 }
-static void triu_expand(gd_expand *e) {
+static void triu_expand(gd_expansion *e) {
     e->y[0] = triangle_of(e->x[0], ((const gd_triu_options *)e->attrs)->diagonal, false);
 }
 static gd_status triu_raw(gd_kernel_call *k) {
@@ -171,7 +171,7 @@ static void diagonal_grad_vjp(gd_vjp *v) {
 }
 /* Moves gy's last dimension to the columns and repeats it over the rows, then clears all elements
  * that are not on the diagonal. */
-static void diagonal_grad_expand(gd_expand *e) {
+static void diagonal_grad_expand(gd_expansion *e) {
     const gd_diagonal_grad_options *o = e->attrs;
     gd_diagonal_options form = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
     gd_tensor *gy = e->x[0];

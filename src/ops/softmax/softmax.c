@@ -85,7 +85,7 @@ static gd_tensor *subtract_largest(gd_tensor *x, int64_t axis) {
     x = gd_as_dtype(x, gd_wide_dtype((gd_dtype)x->dtype));
     return gd_sub(x, gd_stop_gradient(gd_max(x, .axis = gd_dims(axis), .keepdim = true)));
 }
-static void softmax_expand(gd_expand *e) {
+static void softmax_expand(gd_expansion *e) {
     const gd_softmax_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     if (gd_tensor_numel(x) == 0) {
@@ -122,7 +122,7 @@ static void softmax_grad_vjp(gd_vjp *v) {
         v->gx[1] = gd_sub(gd_mul(h, gd_sub(gy, sum_along(gd_mul(gy, y), o->axis))),
                           gd_mul(gy, sum_along(gd_mul(h, y), o->axis)));
 }
-static void softmax_grad_expand(gd_expand *e) {
+static void softmax_grad_expand(gd_expansion *e) {
     const gd_softmax_grad_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, wide = gd_wide_dtype(dtype);
     gd_tensor *gy = gd_as_dtype(e->x[0], wide), *y = gd_as_dtype(e->x[1], wide);
@@ -155,7 +155,7 @@ static void log_softmax_vjp(gd_vjp *v) {
     const gd_log_softmax_options *o = v->attrs;
     v->gx[0] = gd_log_softmax_grad(v->gy[0], v->y[0], o->axis);
 }
-static void log_softmax_expand(gd_expand *e) {
+static void log_softmax_expand(gd_expansion *e) {
     const gd_log_softmax_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     if (gd_tensor_numel(x) == 0) {
@@ -189,7 +189,7 @@ static void log_softmax_grad_vjp(gd_vjp *v) {
     if (v->needs[0]) v->gx[0] = gd_sub(h, sum_along(hp, o->axis));
     if (v->needs[1]) v->gx[1] = gd_neg(gd_mul(hp, sum_along(gy, o->axis)));
 }
-static void log_softmax_grad_expand(gd_expand *e) {
+static void log_softmax_grad_expand(gd_expansion *e) {
     const gd_log_softmax_grad_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, wide = gd_wide_dtype(dtype);
     gd_tensor *gy = gd_as_dtype(e->x[0], wide), *y = gd_as_dtype(e->x[1], wide);

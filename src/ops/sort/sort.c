@@ -132,7 +132,7 @@ static gd_status sort_raw(gd_kernel_call *k) {
  *   descending bool = false  largest first
  *   stable bool = true       no effect: sorting is always stable
  */
-static void argsort_expand(gd_expand *e) {
+static void argsort_expand(gd_expansion *e) {
     const gd_argsort_options *o = e->attrs;
     e->y[0] =
         gd_sort(e->x[0], .axis = o->axis, .descending = o->descending, .stable = o->stable).indices;
@@ -169,7 +169,7 @@ static gd_status topk_infer(gd_infer *i) {
 static void topk_vjp(gd_vjp *v) {
     v->gx[0] = unsort_gradient(v, ((const gd_topk_options *)v->attrs)->axis);
 }
-static void topk_expand(gd_expand *e) {
+static void topk_expand(gd_expansion *e) {
     const gd_topk_options *o = e->attrs;
     gd_sort_outputs sorted = gd_sort(e->x[0], .axis = o->axis, .descending = o->largest);
     const bool single = e->x[0]->rank == 0;

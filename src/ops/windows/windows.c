@@ -173,7 +173,7 @@ static void windows_grad_vjp(gd_vjp *v) {
     if (windows_extent(o, gy->dims[axis], size, &extent) != GD_OK) return;
     v->gx[0] = gd_windows(gd_narrow(v->gy[0], axis, 0, extent), axis, size, o->step, o->dilation);
 }
-static void windows_grad_expand(gd_expand *e) {
+static void windows_grad_expand(gd_expansion *e) {
     const gd_windows_grad_options *o = e->attrs;
     gd_tensor *gy = e->x[0];
     const int rank = gy->rank, axis = (int)(o->axis < 0 ? o->axis + rank - 1 : o->axis);

@@ -79,9 +79,9 @@ static void report(uint64_t seed, unsigned layers_off, unsigned without, const m
                    const difference *first) {
     for (bool changed = true; changed;) {
         changed = false;
-        for (int i = 0; i < MOST_LAYERS + NET_OPTIONS; i++) {
-            const unsigned l = i < MOST_LAYERS ? layers_off | 1u << i : layers_off,
-                           w = i < MOST_LAYERS ? without : without | 1u << (i - MOST_LAYERS);
+        for (int i = 0; i < MAX_LAYERS + NET_OPTIONS; i++) {
+            const unsigned l = i < MAX_LAYERS ? layers_off | 1u << i : layers_off,
+                           w = i < MAX_LAYERS ? without : without | 1u << (i - MAX_LAYERS);
             if ((l == layers_off && w == without) || !still_differs(seed, l, w, p)) continue;
             layers_off = l, without = w, changed = true;
         }

@@ -6,8 +6,8 @@
  * and the plan. GRADUS_TEST_NETS=SEED,1,LAYERS,OPTIONS runs the reduced net again; the last two are
  * the bits of what was left out.
  */
-#ifndef GRADUS_TESTS_NETS_CHECK_H
-#define GRADUS_TESTS_NETS_CHECK_H
+#ifndef GRADUS_TESTS_HARNESS_NETS_CHECK_H
+#define GRADUS_TESTS_HARNESS_NETS_CHECK_H
 
 /* The device that is compared with the CPU; NULL: none. */
 extern const char *net_device;

@@ -1,6 +1,6 @@
 /* difference.h - how much the results of two runs of a random net differ. */
-#ifndef GRADUS_TESTS_NETS_DIFFERENCE_H
-#define GRADUS_TESTS_NETS_DIFFERENCE_H
+#ifndef GRADUS_TESTS_HARNESS_NETS_DIFFERENCE_H
+#define GRADUS_TESTS_HARNESS_NETS_DIFFERENCE_H
 
 #include "trial.h"
 

@@ -318,7 +318,7 @@ static net_value shuffle_layer(net *n, net_value x) {
 
 static net_value resize_layer(net *n, net_value x) {
     const int rank = gd_tensor_rank(x.t);
-    if (gd_tensor_numel(x.t) > MOST_ELEMENTS / 8) return x;
+    if (gd_tensor_numel(x.t) > MAX_ELEMENTS / 8) return x;
     switch (below(n, 4)) {
     case 0:
         net_say(n, " resize");

@@ -53,7 +53,7 @@ net_value affine_layer(net *n, net_value x) {
 net_value cat_layer(net *n, net_value x) {
     const int rank = gd_tensor_rank(x.t),
               axis = one_in(n, 3) ? 1 + below(n, rank - 1) : channel_axis(x);
-    if (gd_tensor_numel(x.t) > MOST_ELEMENTS / 2 || dim_of(x.t, axis) > 17) return x;
+    if (gd_tensor_numel(x.t) > MAX_ELEMENTS / 2 || dim_of(x.t, axis) > 17) return x;
     gd_tensor *other = find_alike(n, x.t);
     const int kind = below(n, 4), last = rank - 1, before = rank - 2;
     if (kind == 0 || !other) other = x.t;

@@ -1,6 +1,6 @@
 /* layers.h - the layers of random nets. Each takes a value and returns another. */
-#ifndef GRADUS_TESTS_NETS_LAYERS_H
-#define GRADUS_TESTS_NETS_LAYERS_H
+#ifndef GRADUS_TESTS_HARNESS_NETS_LAYERS_H
+#define GRADUS_TESTS_HARNESS_NETS_LAYERS_H
 
 #include "net.h"
 

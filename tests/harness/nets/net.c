@@ -33,7 +33,7 @@ int64_t draw_size(net *n, int64_t most) {
 }
 
 int64_t most_channels(int64_t positions) {
-    const int64_t most = MOST_ELEMENTS / (positions > 0 ? positions : 1);
+    const int64_t most = MAX_ELEMENTS / (positions > 0 ? positions : 1);
     return most < 1 ? 1 : most > 32 ? 32 : most;
 }
 
@@ -51,7 +51,7 @@ static gd_tensor *scaled_noise(gd_shape shape, double mean, double scale) {
 }
 
 static gd_tensor *net_add(net *n, net_role role, gd_tensor *made) {
-    if (n->n_tensors == MOST_TENSORS) return NULL;
+    if (n->n_tensors == MAX_TENSORS) return NULL;
     n->roles[n->n_tensors] = role;
     n->classes[n->n_tensors] = 0;
     return n->tensors[n->n_tensors++] = made;
@@ -104,7 +104,7 @@ net_value as_rows(gd_tensor *t) { return value_of(t, NET_ROWS); }
 
 void remember(net *n, net_value v) {
     for (int i = 0; i < n->next; i++) v.trained |= n->roles[i] == NET_PARAMETER;
-    if (n->n_values < MOST_VALUES && !n->repeats) n->values[n->n_values++] = v;
+    if (n->n_values < MAX_VALUES && !n->repeats) n->values[n->n_values++] = v;
 }
 
 static bool same_shape(gd_tensor *a, gd_tensor *b) {
@@ -115,7 +115,7 @@ static bool same_shape(gd_tensor *a, gd_tensor *b) {
 }
 
 gd_tensor *find_alike(net *n, gd_tensor *x) {
-    gd_tensor *found[MOST_VALUES];
+    gd_tensor *found[MAX_VALUES];
     int count = 0;
     for (int i = 0; i < n->n_values; i++)
         if (n->values[i].t != x && !(n->repeats && i == n->input) && same_shape(n->values[i].t, x))

@@ -7,13 +7,13 @@
  * Layer i draws from a stream of its own, so a net without some of its layers keeps the others, with
  * other sizes: this is how a failing net is reduced.
  */
-#ifndef GRADUS_TESTS_NETS_NET_H
-#define GRADUS_TESTS_NETS_NET_H
+#ifndef GRADUS_TESTS_HARNESS_NETS_NET_H
+#define GRADUS_TESTS_HARNESS_NETS_NET_H
 
 #include "draw.h"
 #include "gradus/gradus.h"
 
-enum { MOST_TENSORS = 160, MOST_VALUES = 64, MOST_LAYERS = 12, MOST_FETCHES = 6, NET_TEXT = 6000 };
+enum { MAX_TENSORS = 160, MAX_VALUES = 64, MAX_LAYERS = 12, MAX_FETCHES = 6, NET_TEXT = 6000 };
 
 typedef enum net_role {
     NET_PARAMETER,
@@ -62,9 +62,9 @@ typedef struct net {
     bool exact;                   /* it is off although the net was drawn for it */
 
     /* tensors, in the order of their use */
-    gd_tensor *tensors[MOST_TENSORS];
-    net_role roles[MOST_TENSORS];
-    int classes[MOST_TENSORS]; /* of an input: the number of classes; 0: it has floats */
+    gd_tensor *tensors[MAX_TENSORS];
+    net_role roles[MAX_TENSORS];
+    int classes[MAX_TENSORS]; /* of an input: the number of classes; 0: it has floats */
     int n_tensors, n_inputs;
 
     /* one call */
@@ -78,14 +78,14 @@ typedef struct net {
     bool has_kinks;       /* a small difference may change the gradient of an element */
     int next, next_input; /* tensor, input */
     gd_tensors in;
-    net_value values[MOST_VALUES]; /* results of layers, for connections that skip some */
+    net_value values[MAX_VALUES]; /* results of layers, for connections that skip some */
     int n_values;
-    gd_tensor *fetches[MOST_FETCHES];
+    gd_tensor *fetches[MAX_FETCHES];
     int n_fetches;
 
     gd_optimizer *optimizer;
     gd_loss_scale *loss_scale;
-    net_repeat repeated[MOST_LAYERS];
+    net_repeat repeated[MAX_LAYERS];
     net_form repeat_form; /* of the result of the last one */
     char text[NET_TEXT];
     size_t text_end;
@@ -100,7 +100,7 @@ int below(net *n, int k);
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 
-enum { MOST_ELEMENTS = 12000 };
+enum { MAX_ELEMENTS = 12000 };
 
 /* Under autocast more of the sizes are multiples of 8, which tensor cores need. */
 int64_t draw_size(net *n, int64_t most);

@@ -71,7 +71,7 @@ static void say_dims(net *n, net_value x) {
 
 /* --- the net ---------------------------------------------------------------------------------- */
 
-static int layer_count(const net *n) { return 1 + (int)(draw_at(n->seed, 77) % (MOST_LAYERS - 4)); }
+static int layer_count(const net *n) { return 1 + (int)(draw_at(n->seed, 77) % (MAX_LAYERS - 4)); }
 
 static net_value draw_layer(net *n, net_value x) {
     switch (x.form) {
@@ -118,12 +118,12 @@ static net_value draw_repeated(net *n, net_value x, int layer) {
 static void fetch_values(net *n) {
     use_stream(n, FETCH_STREAM);
     if (n->without & NO_FETCHES) return;
-    for (int i = 0; i < n->n_values && n->n_fetches < MOST_FETCHES; i++) {
+    for (int i = 0; i < n->n_values && n->n_fetches < MAX_FETCHES; i++) {
         if (!one_in(n, 5)) continue;
         gd_tensor *t = gd_detach(n->values[i].t);
         net_say(n, "fetches value %d\n", i);
         n->fetches[n->n_fetches++] = one_in(n, 3) ? gd_transpose(t, 0, 1) : t;
-        if (one_in(n, 8) && n->n_fetches < MOST_FETCHES) n->fetches[n->n_fetches++] = t;
+        if (one_in(n, 8) && n->n_fetches < MAX_FETCHES) n->fetches[n->n_fetches++] = t;
     }
 }
 
@@ -232,7 +232,7 @@ static gd_tensors net_parameters(net *n, gd_tensor **room) {
 
 void make_optimizer(net *n) {
     const step_options o = draw_step(n);
-    gd_tensor *room[MOST_TENSORS];
+    gd_tensor *room[MAX_TENSORS];
     const gd_tensors all = net_parameters(n, room);
     const int64_t first = o.two_groups && all.count > 2 ? all.count / 2 : all.count;
     n->optimizer = gd_optimizer_new(o.optimizer, ((gd_tensors){room, first}), o.options);
@@ -244,7 +244,7 @@ void make_optimizer(net *n) {
 
 /* Clips the gradients and takes a step of the optimizer. Adds results that are fetched. */
 static int update_net(net *n, const step_options *o, gd_tensor **results, int count) {
-    gd_tensor *room[MOST_TENSORS];
+    gd_tensor *room[MAX_TENSORS];
     const gd_tensors parameters = net_parameters(n, room);
     if (n->loss_scale) gd_loss_scale_unscale(n->loss_scale, n->optimizer);
     if (o->clips_norm) results[count++] = gd_clip_grad_norm(parameters, 0.5);
@@ -261,14 +261,14 @@ static int update_net(net *n, const step_options *o, gd_tensor **results, int co
 
 gd_tensors net_values(gd_tensors in, void *user) {
     net *n = user;
-    gd_tensor *results[MOST_FETCHES + 1] = {net_loss(n, in, 0)};
+    gd_tensor *results[MAX_FETCHES + 1] = {net_loss(n, in, 0)};
     for (int i = 0; i < n->n_fetches; i++) results[1 + i] = n->fetches[i];
     return gd_list_copy((gd_tensors){results, 1 + n->n_fetches});
 }
 
 gd_tensors step_with(net *n, gd_tensors in, gd_jit *values) {
     const step_options o = draw_step(n);
-    gd_tensor *results[MOST_FETCHES + 5];
+    gd_tensor *results[MAX_FETCHES + 5];
     if (o.evaluates) {
         GD_NO_GRAD;
         return values ? gd_jit_call(values, in) : net_values(in, n);
@@ -314,7 +314,7 @@ static gd_tensor *transposed_memory(gd_tensor *x) {
 }
 
 gd_tensors net_inputs(const net *n, int step) {
-    gd_tensor *made[MOST_TENSORS];
+    gd_tensor *made[MAX_TENSORS];
     int count = 0;
     gd_seed(n->seed * 31 + (uint64_t)step);
     for (int i = 0; i < n->n_tensors; i++) {

@@ -1,6 +1,6 @@
 /* step.h - random nets as training steps: the first value, the layers, the losses, the optimizer. */
-#ifndef GRADUS_TESTS_NETS_STEP_H
-#define GRADUS_TESTS_NETS_STEP_H
+#ifndef GRADUS_TESTS_HARNESS_NETS_STEP_H
+#define GRADUS_TESTS_HARNESS_NETS_STEP_H
 
 #include "net.h"
 

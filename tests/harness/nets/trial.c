@@ -19,7 +19,7 @@ void free_run(net_run *r) {
 
 static void add_result(net_run *r, result_kind kind, int step, int number, gd_tensor *t,
                        gd_tensor *before) {
-    if (r->count == MOST_RESULTS) return;
+    if (r->count == MAX_RESULTS) return;
     net_result *at = &r->results[r->count++];
     *at = (net_result){kind,
                        step,
@@ -47,7 +47,7 @@ const net_mode net_modes[MODES] = {
 
 static gd_tensors inputs_on(const net *n, int step, gd_device *device) {
     const gd_tensors here = net_inputs(n, step);
-    gd_tensor *there[MOST_TENSORS];
+    gd_tensor *there[MAX_TENSORS];
     for (int i = 0; i < here.count; i++) there[i] = gd_to_device(here.at[i], device);
     return gd_list_copy((gd_tensors){there, here.count});
 }
@@ -100,7 +100,7 @@ static gd_session *limit_session(gd_graph *graph, gd_device *device, gd_tensors 
 
 static void run_session(net *n, gd_device *device, const net_mode *mode, net_run *r) {
     gd_graph *graph = gd_graph_new();
-    gd_tensor *places[MOST_TENSORS], *fetches[MOST_FETCHES + 2], *feeds[2 * MOST_TENSORS];
+    gd_tensor *places[MAX_TENSORS], *fetches[MAX_FETCHES + 2], *feeds[2 * MAX_TENSORS];
     gd_session *session = NULL;
     const gd_tensors first = net_inputs(n, 0);
     int count;

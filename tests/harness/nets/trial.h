@@ -1,10 +1,10 @@
 /* trial.h - a random net runs a few steps in one of several modes. */
-#ifndef GRADUS_TESTS_NETS_TRIAL_H
-#define GRADUS_TESTS_NETS_TRIAL_H
+#ifndef GRADUS_TESTS_HARNESS_NETS_TRIAL_H
+#define GRADUS_TESTS_HARNESS_NETS_TRIAL_H
 
 #include "step.h"
 
-enum { STEPS = 3, MOST_RESULTS = STEPS * (MOST_FETCHES + 5) + 2 * MOST_TENSORS };
+enum { STEPS = 3, MAX_RESULTS = STEPS * (MAX_FETCHES + 5) + 2 * MAX_TENSORS };
 
 typedef enum result_kind { OUTPUT, CHANGE, BUFFER, GRADIENT } result_kind;
 
@@ -16,7 +16,7 @@ typedef struct net_result {
 } net_result;
 
 typedef struct net_run {
-    net_result results[MOST_RESULTS];
+    net_result results[MAX_RESULTS];
     int count;
     char *plan; /* as text; NULL: none */
     char error[300];

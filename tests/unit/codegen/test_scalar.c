@@ -134,11 +134,11 @@ static void check_primitive(const gd_prim *p, int t, gd_scalar_fn fn, const int 
 }
 
 TEST(every_primitive_agrees_with_the_table) {
-    enum { MOST_KERNELS = 512 };
-    expression *e = calloc(MOST_KERNELS, sizeof *e);
-    gd_kernel_source *sources = calloc(MOST_KERNELS, sizeof *sources);
-    gd_compiled_fn *fns = calloc(MOST_KERNELS, sizeof *fns);
-    int prims[MOST_KERNELS], of_type[MOST_KERNELS], n = 0;
+    enum { MAX_KERNELS = 512 };
+    expression *e = calloc(MAX_KERNELS, sizeof *e);
+    gd_kernel_source *sources = calloc(MAX_KERNELS, sizeof *sources);
+    gd_compiled_fn *fns = calloc(MAX_KERNELS, sizeof *fns);
+    int prims[MAX_KERNELS], of_type[MAX_KERNELS], n = 0;
     for (int i = 0; i < gd_prim_count; i++)
         for (int t = 0; t < 4; t++) {
             if (!(gd_prims[i].types & (t < 2 ? GD_PRIM_FLOAT : GD_PRIM_INT))) continue;

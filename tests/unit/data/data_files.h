@@ -1,6 +1,6 @@
 /* data_files.h - writes gzip files for tests of datasets, and finds real datasets. */
-#ifndef GRADUS_TESTS_DATA_FILES_H
-#define GRADUS_TESTS_DATA_FILES_H
+#ifndef GRADUS_TESTS_UNIT_DATA_DATA_FILES_H
+#define GRADUS_TESTS_UNIT_DATA_DATA_FILES_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* data_gather.h - checks that a dataset's gather gives the bytes of its samples. */
-#ifndef GRADUS_TESTS_DATA_GATHER_H
-#define GRADUS_TESTS_DATA_GATHER_H
+#ifndef GRADUS_TESTS_UNIT_DATA_DATA_GATHER_H
+#define GRADUS_TESTS_UNIT_DATA_DATA_GATHER_H
 
 #include "core/tensor.h"
 #include "data/dataset.h"

@@ -1,6 +1,6 @@
 /* loader_things.h - datasets for tests of loaders. */
-#ifndef GRADUS_LOADER_THINGS_H
-#define GRADUS_LOADER_THINGS_H
+#ifndef GRADUS_TESTS_UNIT_DATA_LOADER_THINGS_H
+#define GRADUS_TESTS_UNIT_DATA_LOADER_THINGS_H
 
 #include <inttypes.h>
 #include <stdatomic.h>

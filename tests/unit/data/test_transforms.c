@@ -30,10 +30,10 @@ static float element(gd_tensor *x, int64_t i) { return ((float *)gd_data(x))[i];
 
 /* --- against torchvision ---------------------------------------------------------------------- */
 
-enum { MOST_WORDS = 20 };
+enum { MAX_WORDS = 20 };
 
 static gd_status apply_function(char **a, int n, gd_image *x, gd_image *y) {
-    double v[MOST_WORDS];
+    double v[MAX_WORDS];
     for (int i = 0; i < n; i++) v[i] = atof(a[i]);
     float fill[GD_MAX_FLOATS];
     const char *name = a[-5];
@@ -92,10 +92,10 @@ static double tolerance_of(const char *name, gd_dtype dtype) {
 
 static void check_case(const char *line, FILE *golden) {
     GD_SCOPE;
-    char copy[200], *words[MOST_WORDS], *rest = copy;
+    char copy[200], *words[MAX_WORDS], *rest = copy;
     int n = 0;
     snprintf(copy, sizeof copy, "%s", line);
-    for (char *w; n < MOST_WORDS && (w = strtok_r(rest, " ", &rest));) words[n++] = w;
+    for (char *w; n < MAX_WORDS && (w = strtok_r(rest, " ", &rest));) words[n++] = w;
     uint64_t head[4];
     const bool read = fread(head, 8, 4, golden) == 4 && head[0] == key_of(line);
     CHECK_SAYING(read, "transforms.bin does not match '%s'; run transforms_make.py", line);

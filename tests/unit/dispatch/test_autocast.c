@@ -115,7 +115,7 @@ static gd_status powers_infer(gd_infer *i) {
     }
     return status;
 }
-static void powers_expand(gd_expand *e) {
+static void powers_expand(gd_expansion *e) {
     for (int k = 0; k < e->n_out; k++)
         e->y[k] = k ? gd_matmul(e->y[k - 1], e->x[0]) : gd_clone(e->x[0]);
 }

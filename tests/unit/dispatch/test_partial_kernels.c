@@ -13,7 +13,7 @@ static gd_status triple_infer(gd_infer *i) {
     return GD_OK;
 }
 static void triple_vjp(gd_vjp *v) { v->gx[0] = gd_mul(v->gy[0], gd_scalar(3)); }
-static void triple_expand(gd_expand *e) { e->y[0] = gd_add(e->x[0], gd_add(e->x[0], e->x[0])); }
+static void triple_expand(gd_expansion *e) { e->y[0] = gd_add(e->x[0], gd_add(e->x[0], e->x[0])); }
 static bool match_vector(const gd_kernel_call *call) {
     return call->in[0].rank == 1 && call->out[0].rank == 1 && call->out[0].dtype == GD_F32;
 }

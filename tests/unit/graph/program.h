@@ -1,6 +1,6 @@
 /* program.h - lowers small graphs to programs, runs passes, and compares programs as text. */
-#ifndef GRADUS_TESTS_PROGRAM_H
-#define GRADUS_TESTS_PROGRAM_H
+#ifndef GRADUS_TESTS_UNIT_GRAPH_PROGRAM_H
+#define GRADUS_TESTS_UNIT_GRAPH_PROGRAM_H
 
 #include "core/device.h"
 #include "gradus/gradus.h"

@@ -12,7 +12,7 @@
 
 #include "test.h"
 
-enum { MOST_BYTES = 1 << 16 };
+enum { MAX_BYTES = 1 << 16 };
 
 /* The objects of one trial. */
 typedef struct trial {
@@ -33,13 +33,13 @@ typedef struct work {
 
 typedef struct snapshot {
     size_t bytes;
-    char at[MOST_BYTES];
+    char at[MAX_BYTES];
     double result;
 } snapshot;
 
 static void add_tensor(gd_tensor *t, char *to, size_t *bytes) {
     const size_t more = tensor_bytes(t);
-    CHECK(*bytes + more <= MOST_BYTES && gd_copy_to(t, to + *bytes, more) == GD_OK);
+    CHECK(*bytes + more <= MAX_BYTES && gd_copy_to(t, to + *bytes, more) == GD_OK);
     *bytes += more;
 }
 

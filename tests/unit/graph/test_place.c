@@ -5,13 +5,13 @@
 #include "graph/plan/memory.h"
 #include "test.h"
 
-enum { MOST_LAYERS = 400, MOST_SPANS = 12 * MOST_LAYERS };
+enum { MAX_LAYERS = 400, MAX_SPANS = 12 * MAX_LAYERS };
 
 /* A training step: activations live until their gradient is computed, some values for a few steps
  * only. Sizes change in every layer (`uneven`) or in every third. */
 static int make_training_spans(draws *d, gd_span *spans, int layers, bool uneven) {
-    int begin[MOST_LAYERS], turn = 0, n = 0;
-    size_t bytes[MOST_LAYERS], size = 64 * (size_t)(1 + draw_below(d, 64));
+    int begin[MAX_LAYERS], turn = 0, n = 0;
+    size_t bytes[MAX_LAYERS], size = 64 * (size_t)(1 + draw_below(d, 64));
     for (int l = 0; l < layers; l++) {
         if (uneven || draw_below(d, 3) == 0) size = 64 * (size_t)(1 + draw_below(d, 4096));
         begin[l] = turn;
@@ -53,8 +53,8 @@ static void check_apart(const gd_span *spans, int n, size_t slab) {
 }
 
 TEST(a_training_step_needs_only_the_memory_of_live_values) {
-    static gd_span spans[MOST_SPANS];
-    static const int layers[] = {1, 2, 5, 20, 80, MOST_LAYERS};
+    static gd_span spans[MAX_SPANS];
+    static const int layers[] = {1, 2, 5, 20, 80, MAX_LAYERS};
     for (size_t x = 0; x < sizeof layers / sizeof *layers; x++)
         for (int seed = 0; seed < (layers[x] < 50 ? 100 : 3); seed++) {
             draws d = {(uint64_t)(seed + 1)};

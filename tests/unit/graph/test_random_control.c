@@ -9,13 +9,13 @@
 #include "random_graphs.h"
 #include "values.h"
 
-enum { ROWS = 3, COLUMNS = 4, INPUTS = 3, MOST_VALUES = 32, DEEPEST = 3 };
+enum { ROWS = 3, COLUMNS = 4, INPUTS = 3, MAX_VALUES = 32, DEEPEST = 3 };
 
 /* The values that a function captures. */
 typedef struct captured_values {
     uint64_t seed;
     int depth, count, steps;
-    gd_tensor *values[MOST_VALUES];
+    gd_tensor *values[MAX_VALUES];
 } captured_values;
 
 static gd_tensor *random_simple_op(draws *d, gd_tensor *a, gd_tensor *b) {
@@ -44,7 +44,7 @@ static gd_tensor *random_value(draws *d, captured_values *o);
 /* Adds new values to the captured ones, then chooses `n` of all, mostly recent ones. */
 static void make_values(draws *d, captured_values *o, int n, gd_tensor **out) {
     const int length = 1 + draw_below(d, 4);
-    for (int i = 0; i < length && o->count < MOST_VALUES; i++) {
+    for (int i = 0; i < length && o->count < MAX_VALUES; i++) {
         gd_tensor *value = random_value(d, o);
         o->values[o->count++] = value;
     }
@@ -61,7 +61,7 @@ static captured_values nested_values(const captured_values *o, uint64_t which,
     captured_values mine = {.seed = o->seed * 31 + which, .depth = o->depth + 1, .steps = o->steps};
     draws d = {mine.seed * 977 + 5};
     const int seen = draw_below(&d, 3) ? o->count : 0;
-    for (int i = 0; i < seen && mine.count < MOST_VALUES / 2; i++)
+    for (int i = 0; i < seen && mine.count < MAX_VALUES / 2; i++)
         mine.values[mine.count++] = o->values[i];
     for (int i = 0; i < n; i++) mine.values[mine.count++] = (gd_tensor *)in[i];
     return mine;

@@ -10,7 +10,7 @@
 #include "random_graphs.h"
 #include "values.h"
 
-enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160 };
+enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MAX_VALUES = 160 };
 
 /* --- random values ---------------------------------------------------------------------------- */
 
@@ -76,14 +76,14 @@ static gd_tensor *random_value(draws *d, gd_tensor *a, gd_tensor *b, gd_tensor *
 /* Returns some values of the pool, then a loss. */
 static results graph_body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     draws d = {seed * 7919 + 1};
-    gd_tensor *pool[MOST_VALUES] = {x, p[0]};
+    gd_tensor *pool[MAX_VALUES] = {x, p[0]};
     results r = {.count = 0};
     int n = 2;
-    const int length = 4 + draw_below(&d, draw_below(&d, 4) ? 20 : MOST_VALUES - 10);
+    const int length = 4 + draw_below(&d, draw_below(&d, 4) ? 20 : MAX_VALUES - 10);
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
         pool[n++] = random_value(&d, a, b, p);
-        if (draw_below(&d, 10) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
+        if (draw_below(&d, 10) == 0 && r.count < MAX_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     gd_tensor *loss = gd_mean(bounded(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)

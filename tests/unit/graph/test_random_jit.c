@@ -10,7 +10,7 @@
 #include "random_batch.h"
 #include "values.h"
 
-enum { MOST_VALUES = 40, CALLS = 7 };
+enum { MAX_VALUES = 40, CALLS = 7 };
 
 enum kind { WRITES, LAYER, TRAINS, KINDS };
 
@@ -97,9 +97,9 @@ static gd_tensor *random_value(draws *d, model *m, gd_tensors in, gd_tensor *a, 
 static gd_tensors random_function(gd_tensors in, void *user) {
     model *m = user;
     draws d = {m->seed * 7919 + 4};
-    gd_tensor *pool[MOST_VALUES] = {in.at[0], in.at[1], gd_mul(in.at[0], m->p[0])};
+    gd_tensor *pool[MAX_VALUES] = {in.at[0], in.at[1], gd_mul(in.at[0], m->p[0])};
     int n = 3;
-    const int length = 2 + draw_below(&d, draw_below(&d, 3) ? 8 : MOST_VALUES - 6);
+    const int length = 2 + draw_below(&d, draw_below(&d, 3) ? 8 : MAX_VALUES - 6);
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
         pool[n++] = random_value(&d, m, in, a, b);

@@ -5,7 +5,7 @@
 #include "random_batch.h"
 #include "values.h"
 
-enum { MOST_VALUES = 60, ROWS = 24, STEPS = 2 };
+enum { MAX_VALUES = 60, ROWS = 24, STEPS = 2 };
 
 typedef struct net {
     gd_graph *graph;
@@ -20,9 +20,9 @@ static net build_net(uint64_t seed, gd_tensor *const *first) {
     GD_GRAPH(m.graph);
     m.fed = gd_placeholder(gd_dims(seed % 4 == 0 ? GD_ANY : ROWS, COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++) m.p[i] = gd_variable(first[i], .trainable = i < PARAMETERS);
-    gd_tensor *pool[MOST_VALUES] = {m.fed, gd_mul(m.fed, m.p[0])};
+    gd_tensor *pool[MAX_VALUES] = {m.fed, gd_mul(m.fed, m.p[0])};
     int n = 2, kept = 0;
-    const int length = 6 + draw_below(&d, MOST_VALUES - 10);
+    const int length = 6 + draw_below(&d, MAX_VALUES - 10);
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 4 ? n : 4)];
         pool[n++] =

@@ -8,19 +8,19 @@
 #include "random_batch.h"
 #include "values.h"
 
-enum { MOST_VALUES = 60 };
+enum { MAX_VALUES = 60 };
 
 /* Returns the fetched values, then a loss. */
 static results graph_body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     draws d = {seed * 7919 + 2};
-    gd_tensor *pool[MOST_VALUES] = {x, gd_mul(x, p[0])};
+    gd_tensor *pool[MAX_VALUES] = {x, gd_mul(x, p[0])};
     results r = {.count = 0};
     int n = 2;
-    const int length = 3 + draw_below(&d, draw_below(&d, 4) ? 12 : MOST_VALUES - 10);
+    const int length = 3 + draw_below(&d, draw_below(&d, 4) ? 12 : MAX_VALUES - 10);
     const bool by_data = draw_below(&d, 6) == 0;
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
-        const bool room = r.count < MOST_RESULTS - 20;
+        const bool room = r.count < MAX_RESULTS - 20;
         int kept = 0; /* a graph updates statistics only where the result is fetched */
         pool[n++] = random_op(&d, by_data, room ? &kept : NULL, a, b, p);
         if (room && (kept || draw_below(&d, 6) == 0)) r.at[r.count++] = pool[n - 1];

@@ -110,7 +110,7 @@ TEST(a_thread_may_only_nest_read_locks) {
 /* Many threads that never pause compete with one. The lock does not schedule processor time, so the
  * single thread need not get as many runs as each of the others; but a starved thread would get one
  * run in a hundred thousand. */
-enum { CROWD = 8, RUNS = 50, MOST_RUNS = RUNS * 10000 };
+enum { CROWD = 8, RUNS = 50, MAX_RUNS = RUNS * 10000 };
 typedef struct competition {
     gd_session *session;
     gd_tensor *x, *y, *train;
@@ -156,7 +156,7 @@ static void check_competition(bool crowd_writes) {
     while (atomic_load(&p.crowd) < CROWD) sched_yield();
     const long before = atomic_load(&p.crowd);
     int runs = 0;
-    while (runs < RUNS && atomic_load(&p.crowd) - before < MOST_RUNS)
+    while (runs < RUNS && atomic_load(&p.crowd) - before < MAX_RUNS)
         run_competitor(&p, !crowd_writes), runs++;
     const long beside = atomic_load(&p.crowd) - before;
     atomic_store(&p.over, true);

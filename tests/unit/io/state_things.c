@@ -18,7 +18,7 @@ static gd_status net_save(gd_object *object, gd_state *state) {
     for (int i = 0; i < n->count; i++)
         GD_TRY(gd_state_put_tensor(state, n->names[i], n->tensors[i]));
     if (n->has_values) {
-        GD_TRY(gd_state_put_number(state, "number", n->number));
+        GD_TRY(gd_state_put_float(state, "number", n->number));
         GD_TRY(gd_state_put_integer(state, "integer", n->integer));
         GD_TRY(gd_state_put_unsigned(state, "natural", n->natural));
         GD_TRY(gd_state_put_text(state, "text", n->text ? n->text : ""));
@@ -30,7 +30,7 @@ static gd_status net_load(gd_object *object, gd_loading *in) {
     net *n = (net *)object;
     for (int i = 0; i < n->count; i++) GD_TRY(gd_loading_tensor(in, n->names[i], n->tensors[i]));
     if (n->has_values) {
-        GD_TRY(gd_loading_number(in, "number", &n->number));
+        GD_TRY(gd_loading_float(in, "number", &n->number));
         GD_TRY(gd_loading_integer(in, "integer", &n->integer));
         GD_TRY(gd_loading_unsigned(in, "natural", &n->natural));
         GD_TRY(gd_loading_text(in, "text", &n->text));

@@ -1,7 +1,7 @@
 /* state_things.h - objects with state for tests of saving and loading: a net with parameters, small
  * values and an inner net, and an optimizer with a moment for each parameter of a net. */
-#ifndef TESTS_STATE_THINGS_H
-#define TESTS_STATE_THINGS_H
+#ifndef GRADUS_TESTS_UNIT_IO_STATE_THINGS_H
+#define GRADUS_TESTS_UNIT_IO_STATE_THINGS_H
 
 #include "clean_test.h"
 #include "core/state.h"

@@ -6,7 +6,7 @@
 #include "clean_test.h"
 #include "compare.h"
 #include "gradus/gradus.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef struct moments {
     double mean, std, low, high, kurtosis;
@@ -163,9 +163,9 @@ CLEAN_TEST(identity_weights_return_their_input) {
 /* --- by name ---------------------------------------------------------------------------------- */
 
 CLEAN_TEST(every_initializer_can_be_created_from_text_and_keeps_the_dtype) {
-    const gd_maker *m;
+    const gd_factory *m;
     int count = 0;
-    for (int i = 0; (m = gd_maker_at("init", i)); i++, count++) {
+    for (int i = 0; (m = gd_factory_at("init", i)); i++, count++) {
         GD_SCOPE;
         gd_module *net = gd_nn_linear(6, 4);
         gd_module_to(net, NULL, GD_F64);

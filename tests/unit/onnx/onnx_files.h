@@ -1,6 +1,6 @@
 /* onnx_files.h - helpers of the ONNX tests: a folder, files written from their text form, runs. */
-#ifndef ONNX_FILES_H
-#define ONNX_FILES_H
+#ifndef GRADUS_TESTS_UNIT_ONNX_ONNX_FILES_H
+#define GRADUS_TESTS_UNIT_ONNX_ONNX_FILES_H
 
 #include "clean_test.h"
 #include "core/alloc.h"

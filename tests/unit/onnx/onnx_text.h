@@ -1,6 +1,6 @@
 /* onnx_text.h - ONNX models as text, for tests of single nodes. */
-#ifndef ONNX_TEXT_H
-#define ONNX_TEXT_H
+#ifndef GRADUS_TESTS_UNIT_ONNX_ONNX_TEXT_H
+#define GRADUS_TESTS_UNIT_ONNX_ONNX_TEXT_H
 
 #include "compare.h"
 #include "onnx_files.h"

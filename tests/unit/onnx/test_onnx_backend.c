@@ -15,7 +15,7 @@
 #include "format/protobuf_tree.h"
 #include "onnx_files.h"
 
-enum { MOST_VALUES = 64, MOST_PATH = 1024 };
+enum { MAX_VALUES = 64, MAX_PATH = 1024 };
 
 /* --- one model -------------------------------------------------------------------------------- */
 
@@ -56,7 +56,7 @@ static bool is_disputed(const model *m) {
 /* Reads PATH/KIND_I.pb. Leaves *t NULL if there is no such file, or if it holds no supported
  * tensor. */
 static bool read_value(const char *path, const char *kind, size_t i, gd_tensor **t) {
-    char file[MOST_PATH + 64];
+    char file[MAX_PATH + 64];
     gd_pb_doc *doc;
     *t = NULL;
     snprintf(file, sizeof file, "%s/%s_%zu.pb", path, kind, i);
@@ -97,10 +97,10 @@ static verdict compare_output(model *m, gd_tensor *have, gd_tensor *expected, si
 
 static verdict run_set(model *m, const char *set, int level) {
     const gd_pb *graph = gd_pb_message(gd_pb_root(m->doc), "graph");
-    gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES], *expected[MOST_VALUES];
+    gd_tensor *feeds[2 * MAX_VALUES], *fetches[MAX_VALUES], *expected[MAX_VALUES];
     const size_t n_in = gd_pb_count(graph, "input"), n_out = gd_pb_count(graph, "output");
     int64_t fed = 0;
-    if (n_in > MOST_VALUES || n_out > MOST_VALUES)
+    if (n_in > MAX_VALUES || n_out > MAX_VALUES)
         return verdict_with_reason(m, UNSUPPORTED, "too many values");
     for (size_t i = 0; i < n_in; i++) {
         feeds[fed] =
@@ -128,7 +128,7 @@ static verdict run_set(model *m, const char *set, int level) {
 static verdict run_sets(model *m, int level) {
     verdict v = RIGHT;
     for (int set = 0; v == RIGHT; set++) {
-        char path[MOST_PATH + 32];
+        char path[MAX_PATH + 32];
         struct stat info;
         snprintf(path, sizeof path, "%s/test_data_set_%d", m->path, set);
         if (stat(path, &info) != 0)
@@ -173,7 +173,7 @@ static bool is_const_input(const_inputs b, size_t i, const gd_tensor *t) {
  * converted. */
 static bool make_inputs_const(const model *m, const_inputs b) {
     gd_pb *graph = (gd_pb *)gd_pb_message(gd_pb_root(m->doc), "graph");
-    char set[MOST_PATH + 32];
+    char set[MAX_PATH + 32];
     bool any = false;
     snprintf(set, sizeof set, "%s/test_data_set_0", m->path);
     for (size_t i = 0; i < gd_pb_count(graph, "input") && b != NO_INPUT; i++) {
@@ -192,7 +192,7 @@ static bool make_inputs_const(const model *m, const_inputs b) {
 }
 
 static verdict judge_model(model *m, const_inputs b, int level, bool sized) {
-    char file[MOST_PATH + 32], folder_path[MOST_PATH];
+    char file[MAX_PATH + 32], folder_path[MAX_PATH];
     m->graph = NULL;
     snprintf(folder_path, sizeof folder_path, "%s", m->path);
     snprintf(file, sizeof file, "%s/model.onnx", m->path);
@@ -240,7 +240,7 @@ static void run_folder(const char *path, tally *t) {
 static int is_not_hidden(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
 static void walk_folder(const char *path, int depth, tally *t) {
-    char below[MOST_PATH];
+    char below[MAX_PATH];
     struct stat info;
     struct dirent **entries;
     const char *part = getenv("GRADUS_ONNX_PART");

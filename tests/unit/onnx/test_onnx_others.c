@@ -19,19 +19,19 @@
 #include "onnx_files.h"
 #include "temp.h"
 
-enum { MOST_FILES = 1024, MOST_VALUES = 32 };
+enum { MAX_FILES = 1024, MAX_VALUES = 32 };
 
 /* The inputs of a file and its expected outputs. */
 typedef struct sample {
     char name[300]; /* of the file, without its extension */
-    gd_tensor *in[MOST_VALUES], *out[MOST_VALUES];
+    gd_tensor *in[MAX_VALUES], *out[MAX_VALUES];
     int n_in, n_out;
 } sample;
 
 static const char *name_of(char letter, int i) {
-    static char names[2 * MOST_VALUES + 8][8];
+    static char names[2 * MAX_VALUES + 8][8];
     static int next;
-    char *name = names[next++ % (2 * MOST_VALUES + 8)];
+    char *name = names[next++ % (2 * MAX_VALUES + 8)];
     snprintf(name, sizeof names[0], "%c%d", letter, i);
     return name;
 }
@@ -45,7 +45,7 @@ static void read_sample(const char *path, sample *s) {
         const gd_pb *tensor = gd_pb_message_at(graph, "initializer", i);
         const bool in = gd_pb_string(tensor, "name")[0] == 'i';
         gd_tensor **to = in ? &s->in[s->n_in++] : &s->out[s->n_out++];
-        CHECK(s->n_in < MOST_VALUES && s->n_out < MOST_VALUES);
+        CHECK(s->n_in < MAX_VALUES && s->n_out < MAX_VALUES);
         CHECK_SAYING(gd_onnx_read_tensor(tensor, NULL, to) == GD_OK, "%s", gd_error_message());
     }
     gd_pb_free(doc);
@@ -70,7 +70,7 @@ static double tolerance_of(gd_dtype dtype) {
 
 /* Checks that the graph gives the outputs of the sample. */
 static void check_graph(gd_graph *graph, const sample *s, int level, const char *what) {
-    gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES];
+    gd_tensor *feeds[2 * MAX_VALUES], *fetches[MAX_VALUES];
     char have[160], expected[160];
     for (int i = 0; i < s->n_in; i++) {
         feeds[2 * i] = gd_graph_find(graph, name_of('i', i));
@@ -93,7 +93,7 @@ static void check_graph(gd_graph *graph, const sample *s, int level, const char 
 }
 
 static void save_graph(gd_graph *graph, const sample *s, const char *path) {
-    gd_tensor *in[MOST_VALUES], *out[MOST_VALUES];
+    gd_tensor *in[MAX_VALUES], *out[MAX_VALUES];
     for (int i = 0; i < s->n_in; i++) in[i] = gd_graph_find(graph, name_of('i', i));
     for (int k = 0; k < s->n_out; k++) out[k] = gd_graph_find(graph, name_of('o', k));
     gd_session *session = gd_session_new(graph);
@@ -105,8 +105,8 @@ static void save_graph(gd_graph *graph, const sample *s, const char *path) {
 
 /* Keeps the files for onnx_check.py. */
 static void keep_sample(const sample *s, const char *path) {
-    const char *names[2 * MOST_VALUES];
-    gd_tensor *values[2 * MOST_VALUES];
+    const char *names[2 * MAX_VALUES];
+    gd_tensor *values[2 * MAX_VALUES];
     char npz[1100];
     int n = 0;
     for (int i = 0; i < s->n_in; i++) names[n] = name_of('i', i), values[n++] = s->in[i];
@@ -150,11 +150,11 @@ static int by_name(const void *a, const void *b) {
 
 /* Calls `check` for each .onnx file of a folder, in alphabetical order. */
 static void each_file(const char *from, void (*check)(const char *from, const char *file)) {
-    char *names[MOST_FILES];
+    char *names[MAX_FILES];
     int n = 0;
     DIR *dir = opendir(from);
     CHECK_SAYING(dir != NULL, "%s cannot be read", from);
-    for (struct dirent *e; dir && (e = readdir(dir)) && n < MOST_FILES;) {
+    for (struct dirent *e; dir && (e = readdir(dir)) && n < MAX_FILES;) {
         const size_t length = strlen(e->d_name);
         if (length > 5 && strcmp(e->d_name + length - 5, ".onnx") == 0 && strstr(e->d_name, part))
             names[n++] = strdup(e->d_name);

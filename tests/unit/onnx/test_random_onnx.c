@@ -11,21 +11,21 @@
 #include "temp.h"
 #include "values.h"
 
-enum { MOST_VALUES = 40 };
+enum { MAX_VALUES = 40 };
 
 static const char *path;
 
 static results graph_body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     draws d = {seed * 7919 + 8};
-    gd_tensor *pool[MOST_VALUES] = {x, gd_mul(x, p[0])};
+    gd_tensor *pool[MAX_VALUES] = {x, gd_mul(x, p[0])};
     results r = {.count = 0};
     int n = 2;
-    const int length = 2 + draw_below(&d, draw_below(&d, 4) ? 8 : MOST_VALUES - 6);
+    const int length = 2 + draw_below(&d, draw_below(&d, 4) ? 8 : MAX_VALUES - 6);
     const bool by_data = draw_below(&d, 6) == 0;
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
         pool[n++] = random_op(&d, by_data, NULL, a, b, p);
-        if (draw_below(&d, 4) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
+        if (draw_below(&d, 4) == 0 && r.count < MAX_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     r.at[r.count++] = pool[n - 1];
     if (seed % 4 < 2) {

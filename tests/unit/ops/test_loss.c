@@ -198,7 +198,7 @@ static void check_body(const char *name, gd_tensors inputs, const char *options,
     gd_tensor *from_kernel = gd_call(name, inputs, options), *y[4] = {NULL};
     gd_attrs *attrs = gd_attrs_new(op);
     CHECK(gd_attrs_parse(attrs, options) == GD_OK);
-    gd_expand body = {
+    gd_expansion body = {
         op, gd_attrs_data(attrs), (int)inputs.count, op->n_outputs, (gd_tensor **)inputs.at, y};
     op->expand(&body);
     char why[256];

@@ -18,7 +18,7 @@
 
 /* --- helpers ---------------------------------------------------------------------------------- */
 
-typedef gd_tensor *(*maker)(gd_shape dims, gd_dtype dtype);
+typedef gd_tensor *(*factory)(gd_shape dims, gd_dtype dtype);
 
 static gd_tensor *make_uniform(gd_shape dims, gd_dtype dtype) {
     return gd_uniform(dims, .low = -3, .high = 5, .dtype = dtype);
@@ -43,9 +43,9 @@ static gd_tensor *make_randn_like(gd_shape dims, gd_dtype dtype) {
     return gd_randn_like(gd_zeros(dims, .dtype = dtype));
 }
 
-static const maker makers[] = {make_uniform, make_normal,    make_randint,   make_bernoulli,
-                               make_dropout, make_rand_like, make_randn_like};
-enum { MAKERS = sizeof makers / sizeof *makers };
+static const factory factories[] = {make_uniform, make_normal,    make_randint,   make_bernoulli,
+                                    make_dropout, make_rand_like, make_randn_like};
+enum { FACTORIES = sizeof factories / sizeof *factories };
 static const gd_dtype float_dtypes[] = {GD_F32, GD_F64, GD_F16, GD_BF16};
 
 /* Returns the elements as doubles; the caller frees them. */
@@ -182,13 +182,13 @@ TEST(elements_follow_the_documented_formula) {
 
 TEST(a_longer_tensor_begins_like_a_shorter_one) {
     GD_SCOPE;
-    for (int m = 0; m < MAKERS; m++)
+    for (int m = 0; m < FACTORIES; m++)
         for (int t = 0; t < 2; t++) {
             gd_seed(3);
-            gd_tensor *longer = makers[m](gd_dims(70, 1000), float_dtypes[t]);
+            gd_tensor *longer = factories[m](gd_dims(70, 1000), float_dtypes[t]);
             for (int64_t n = 1; n < 600; n += 37) {
                 gd_seed(3);
-                gd_tensor *shorter = makers[m](gd_dims(n), float_dtypes[t]);
+                gd_tensor *shorter = factories[m](gd_dims(n), float_dtypes[t]);
                 CHECK(memcmp(gd_data(longer), gd_data(shorter), tensor_bytes(shorter)) == 0);
             }
         }
@@ -198,31 +198,31 @@ TEST(bits_do_not_depend_on_threads_instruction_set_or_kernel) {
     static const int64_t sizes[] = {1,   2,   3,    5,    127,  128,   129,   255,
                                     256, 257, 1023, 1024, 1025, 16383, 16385, 50001};
     gd_isa best = gd_cpu_isa();
-    for (int m = 0; m < MAKERS; m++)
+    for (int m = 0; m < FACTORIES; m++)
         for (size_t t = 0; t < 4; t++)
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
                 GD_SCOPE;
                 gd_shape dims = gd_dims(sizes[s]);
                 gd_rng at = {99 + (uint64_t)s, UINT64_MAX - 1};
                 gd_rng_set_state(at);
-                gd_tensor *expected = makers[m](dims, float_dtypes[t]);
+                gd_tensor *expected = factories[m](dims, float_dtypes[t]);
                 for (int isa = 0; isa <= (int)best; isa++) {
                     gd_cpu_set_isa((gd_isa)isa);
                     for (int threads = 1; threads <= 4; threads += 3) {
                         gd_set_num_threads(threads);
                         gd_rng_set_state(at);
-                        CHECK_SAYING(tensors_same_bits(expected, makers[m](dims, float_dtypes[t])),
-                                     "maker %d %s n %lld %s %d threads", m,
-                                     gd_dtype_name(float_dtypes[t]), (long long)sizes[s],
-                                     gd_isa_name((gd_isa)isa), threads);
+                        CHECK_SAYING(
+                            tensors_same_bits(expected, factories[m](dims, float_dtypes[t])),
+                            "factory %d %s n %lld %s %d threads", m, gd_dtype_name(float_dtypes[t]),
+                            (long long)sizes[s], gd_isa_name((gd_isa)isa), threads);
                     }
                 }
                 gd_cpu_set_isa(best);
                 gd_set_num_threads(0);
                 gd_set_reference_kernels(true);
                 gd_rng_set_state(at);
-                CHECK_SAYING(tensors_same_bits(expected, makers[m](dims, float_dtypes[t])),
-                             "maker %d %s n %lld reference", m, gd_dtype_name(float_dtypes[t]),
+                CHECK_SAYING(tensors_same_bits(expected, factories[m](dims, float_dtypes[t])),
+                             "factory %d %s n %lld reference", m, gd_dtype_name(float_dtypes[t]),
                              (long long)sizes[s]);
                 gd_set_reference_kernels(false);
             }

@@ -196,7 +196,7 @@ TEST(kernels_agree_with_bodies_on_sequences_in_chunks) {
             gd_attrs *attrs = gd_attrs_new(op);
             CHECK(gd_attrs_parse(attrs, options) == GD_OK);
             gd_tensors fast = gd_op_call(op, (gd_tensors){in, 8}, attrs), g[2];
-            gd_expand body = {op, gd_attrs_data(attrs), 8, 5, in, y};
+            gd_expansion body = {op, gd_attrs_data(attrs), 8, 5, in, y};
             op->expand(&body);
             square_gradients(fast.at, (gd_tensors){w, 4}, &g[0]);
             square_gradients(y, (gd_tensors){w, 4}, &g[1]);

@@ -8,7 +8,7 @@
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 
-enum { TENSORS = 4, MOST_BYTES = 4096 };
+enum { TENSORS = 4, MAX_BYTES = 4096 };
 
 typedef struct trial {
     const char *name, *options;
@@ -87,12 +87,12 @@ static gd_status minimize_once(trial *t) {
 
 typedef struct snapshot {
     size_t bytes;
-    char at[MOST_BYTES];
+    char at[MAX_BYTES];
 } snapshot;
 
 static void add_tensor(snapshot *s, gd_tensor *t) {
     const size_t more = tensor_bytes(t);
-    CHECK(s->bytes + more <= MOST_BYTES && gd_copy_to(t, s->at + s->bytes, more) == GD_OK);
+    CHECK(s->bytes + more <= MAX_BYTES && gd_copy_to(t, s->at + s->bytes, more) == GD_OK);
     s->bytes += more;
 }
 

@@ -20,7 +20,7 @@ enum {
     BATCH = 8,
     NUMBERS = 6,
     TENSORS = 4,
-    MOST_CASES = 64
+    MAX_CASES = 64
 };
 enum { PARAMETERS = HIDDEN * INPUTS + HIDDEN + OUTPUTS * HIDDEN + OUTPUTS, LINE = 300 };
 
@@ -39,7 +39,7 @@ typedef struct test_case {
     trajectory expected;
 } test_case;
 
-static test_case cases[MOST_CASES];
+static test_case cases[MAX_CASES];
 static int n_cases;
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static bool read_cases(void) {
         test_case *c = &cases[n_cases];
         snprintf(c->line, LINE, "%s", line);
         split_parts(c);
-        fine = ++n_cases < MOST_CASES && fread(&key, 8, 1, golden) == 1 && key == key_of(c->line) &&
+        fine = ++n_cases < MAX_CASES && fread(&key, 8, 1, golden) == 1 && key == key_of(c->line) &&
                fread(&c->expected, sizeof c->expected, 1, golden) == 1;
         CHECK_SAYING(fine, "optim.bin does not match '%s'; run optim_make.py", line);
     }

@@ -5,7 +5,7 @@
 #include "clean_test.h"
 #include "compare.h"
 #include "gradus/gradus.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 static gd_tensor *leaf(double value) { return gd_requires_grad(gd_full(gd_dims(3), value)); }
 static void set_grad(gd_tensor *w, double value) { gd_set_grad(w, gd_full(gd_dims(3), value)); }
@@ -113,7 +113,7 @@ static gd_status try_schedule(const char *name, const char *options) {
     return gd_error_status();
 }
 
-static void check_invalid_value(const gd_maker *m, const gd_op_attr *a, const char *value,
+static void check_invalid_value(const gd_factory *m, const gd_op_attr *a, const char *value,
                                 options_fn *attempt, const char *prefix) {
     char options[200], expected[100], more[100];
     required_of(&m->record, a->name, more);
@@ -129,9 +129,9 @@ static void check_invalid_value(const gd_maker *m, const gd_op_attr *a, const ch
  * defaults are valid. */
 static void check_options(const char *kind, const char *prefix, options_fn *attempt) {
     char text[100];
-    const gd_maker *m;
+    const gd_factory *m;
     int options = 0;
-    for (int i = 0; (m = gd_maker_at(kind, i)); i++) {
+    for (int i = 0; (m = gd_factory_at(kind, i)); i++) {
         CHECK_SAYING(attempt(m->record.name, required_of(&m->record, "", text)) == GD_OK, "%s",
                      gd_error_message());
         gd_clear_error();

@@ -1,6 +1,6 @@
 /* fit_things.h - data, nets and callbacks for the tests of training. */
-#ifndef FIT_THINGS_H
-#define FIT_THINGS_H
+#ifndef GRADUS_TESTS_UNIT_TRAIN_FIT_THINGS_H
+#define GRADUS_TESTS_UNIT_TRAIN_FIT_THINGS_H
 
 #include <math.h>
 

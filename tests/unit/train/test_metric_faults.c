@@ -9,7 +9,7 @@
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 
-enum { MOST_VALUES = 16 };
+enum { MAX_VALUES = 16 };
 
 typedef struct trial {
     const char *name, *options;
@@ -24,7 +24,7 @@ typedef struct work {
 } work;
 
 typedef struct snapshot {
-    double at[MOST_VALUES];
+    double at[MAX_VALUES];
     int64_t count;
 } snapshot;
 

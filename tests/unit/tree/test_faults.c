@@ -10,7 +10,7 @@
 
 #include "test.h"
 
-enum { MOST_STATE = 12, MOST_BYTES = 4096 };
+enum { MAX_STATE = 12, MAX_BYTES = 4096 };
 
 /* The state of a model: parameters first, then running statistics. */
 typedef struct {
@@ -21,7 +21,7 @@ typedef struct {
 } model;
 
 typedef struct {
-    char bytes[MOST_STATE][MOST_BYTES];
+    char bytes[MAX_STATE][MAX_BYTES];
 } snapshot;
 
 static gd_tensor *weights(gd_shape dims) {
@@ -30,7 +30,7 @@ static gd_tensor *weights(gd_shape dims) {
 
 static void save_state(const model *m, gd_tensor *const *state, snapshot *s) {
     for (int i = 0; i < m->n_state; i++) {
-        CHECK(tensor_bytes(state[i]) <= MOST_BYTES);
+        CHECK(tensor_bytes(state[i]) <= MAX_BYTES);
         CHECK(gd_copy_to(state[i], s->bytes[i], tensor_bytes(state[i])) == GD_OK);
     }
 }
@@ -41,7 +41,7 @@ static void restore_state(const model *m, gd_tensor *const *state, const snapsho
 }
 
 static bool has_bytes(const gd_tensor *t, const char *bytes) {
-    char now[MOST_BYTES];
+    char now[MAX_BYTES];
     return gd_copy_to(t, now, tensor_bytes(t)) == GD_OK && memcmp(now, bytes, tensor_bytes(t)) == 0;
 }
 
@@ -94,7 +94,7 @@ static void run_round(fault_walk *w, const model *m, gd_tensor *const *state, gd
 
 static void walk_model(const model *m) {
     GD_SCOPE;
-    gd_tensor *state[MOST_STATE], *x, *target;
+    gd_tensor *state[MAX_STATE], *x, *target;
     static snapshot before, after;
     bool backward_done;
     gd_set_num_threads(1); /* so that allocation n is the same in each round */

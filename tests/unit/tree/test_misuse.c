@@ -270,7 +270,7 @@ TEST(an_op_with_too_many_outputs_fails) {
     CHECK_STATUS(gd_op_define(NULL, NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_op_define("", NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_op_define("nine(x) -> a, b, c, d, e, f, g, h, i\nNine.\n",
-                              &(gd_op_rules){.expand = (void (*)(gd_expand *))abort}),
+                              &(gd_op_rules){.expand = (void (*)(gd_expansion *))abort}),
                  GD_E_ARGUMENT);
     CHECK_STATUS(
         gd_op_define(

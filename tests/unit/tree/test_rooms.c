@@ -117,13 +117,13 @@ static bool is_later(place p, place than) {
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-enum { MOST_FILES = 4096 };
+enum { MAX_FILES = 4096 };
 typedef struct source {
     char *path; /* below src/ */
     char *text;
     place place;
 } source;
-static source sources[MOST_FILES];
+static source sources[MAX_FILES];
 static int n_sources;
 
 static void add_source(const char *path, const char *text, void *user) {
@@ -131,7 +131,7 @@ static void add_source(const char *path, const char *text, void *user) {
     const char *below = path + strlen(GRADUS_SOURCE "/src/");
     const place p = place_of(below);
     CHECK_SAYING(p.room >= 0, "%s: its folder is not in the table of ARCHITECTURE.md", path);
-    if (p.room < 0 || n_sources == MOST_FILES) return;
+    if (p.room < 0 || n_sources == MAX_FILES) return;
     CHECK_SAYING(stages[p.room].count == 0 || p.stage >= 0,
                  "%s: it is in no stage that the table of ARCHITECTURE.md names", path);
     sources[n_sources++] = (source){strdup(below), strdup(text), p};
@@ -141,7 +141,7 @@ static void read_sources(void) {
     static const char *const endings[] = {".c", ".h", ".cu", ".cuh", ".cpp", NULL};
     read_table();
     if (n_sources == 0) each_file(GRADUS_SOURCE "/src", endings, add_source, NULL);
-    CHECK(n_sources > 300 && n_sources < MOST_FILES);
+    CHECK(n_sources > 300 && n_sources < MAX_FILES);
 }
 
 /* The file of an #include "..." as a place; room -1: a file of the same folder, a public header, or
@@ -221,8 +221,8 @@ typedef struct definition {
     const source *source;
 } definition;
 
-enum { MOST_DEFINITIONS = 1 << 16 };
-static definition definitions[MOST_DEFINITIONS];
+enum { MAX_DEFINITIONS = 1 << 16 };
+static definition definitions[MAX_DEFINITIONS];
 static int n_definitions;
 
 static int compare_names(const char *a, size_t a_length, const char *b, size_t b_length) {
@@ -241,7 +241,7 @@ static int compare_definitions(const void *a, const void *b) {
 static bool is_ours(token t) { return t.kind == NAME && t.length > 3 && !memcmp(t.at, "gd_", 3); }
 
 static void add_definition(const source *s, token t) {
-    if (is_ours(t) && n_definitions < MOST_DEFINITIONS)
+    if (is_ours(t) && n_definitions < MAX_DEFINITIONS)
         definitions[n_definitions++] = (definition){t.at, t.length, s};
 }
 
@@ -297,7 +297,7 @@ TEST(no_file_names_a_function_or_variable_of_a_later_folder) {
     char a[200], b[200];
     read_sources();
     find_definitions();
-    CHECK(n_definitions > 1500 && n_definitions < MOST_DEFINITIONS);
+    CHECK(n_definitions > 1500 && n_definitions < MAX_DEFINITIONS);
     for (int i = 0; i < n_sources; i++) {
         const char *at = sources[i].text;
         int line = 1;

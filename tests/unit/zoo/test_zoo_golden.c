@@ -2,7 +2,7 @@
  * golden/zoo_make.py. */
 #include "clean_test.h"
 #include "compare.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 #include "zoo_rule.h"
 
 enum {
@@ -31,12 +31,12 @@ static gd_tensor *golden_tensor(const gd_state *golden, const char *kind, const 
 }
 
 CLEAN_TEST(every_network_of_the_zoo_is_compared) {
-    const gd_maker *maker;
-    for (int i = 0; (maker = gd_maker_at("net", i)); i++) {
+    const gd_factory *factory;
+    for (int i = 0; (factory = gd_factory_at("net", i)); i++) {
         bool found = false;
         for (int n = 0; n < rule_net_count; n++)
-            found |= strcmp(rule_nets[n].name, maker->record.name) == 0;
-        CHECK_SAYING(found, "%s is not in zoo_rule.h", maker->record.name);
+            found |= strcmp(rule_nets[n].name, factory->record.name) == 0;
+        CHECK_SAYING(found, "%s is not in zoo_rule.h", factory->record.name);
     }
 }
 

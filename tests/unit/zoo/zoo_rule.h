@@ -2,8 +2,8 @@
  * element indices. tests/golden/zoo_make.py has the same rule, so that PyTorch computes with the
  * same numbers.
  */
-#ifndef GRADUS_TESTS_ZOO_RULE_H
-#define GRADUS_TESTS_ZOO_RULE_H
+#ifndef GRADUS_TESTS_UNIT_ZOO_ZOO_RULE_H
+#define GRADUS_TESTS_UNIT_ZOO_ZOO_RULE_H
 
 #include "gradus/gradus.h"
 

@@ -3,8 +3,8 @@
  * Each loads one node: it reads inputs and attributes, calls ops, and sets the outputs. The table
  * (operator_table.c) names them.
  */
-#ifndef GRADUS_ONNX_OPERATORS_H
-#define GRADUS_ONNX_OPERATORS_H
+#ifndef GRADUS_ONNX_LOAD_OPERATORS_OPERATORS_H
+#define GRADUS_ONNX_LOAD_OPERATORS_OPERATORS_H
 
 #include "onnx/load/load.h"
 

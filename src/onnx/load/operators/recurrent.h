@@ -1,7 +1,7 @@
 /* recurrent.h - an LSTM, GRU or RNN node that is being loaded: shared by recurrent.c and
  * recurrent_cell.c. */
-#ifndef GRADUS_ONNX_LOAD_RECURRENT_H
-#define GRADUS_ONNX_LOAD_RECURRENT_H
+#ifndef GRADUS_ONNX_LOAD_OPERATORS_RECURRENT_H
+#define GRADUS_ONNX_LOAD_OPERATORS_RECURRENT_H
 
 #include "onnx/load/operators/operators.h"
 #include "onnx/recurrent.h"

@@ -176,15 +176,15 @@ static gd_cuda_attention describe_attention(const gd_kernel_call *call, const gd
     return p;
 }
 
-enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
+enum { MAX_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
 
 /* Queues a kernel with a block for every `tile` of the rows of each matrix. */
 static gd_status queue_tiles(const gd_kernel_call *call, gd_cuda_kernel *kernel, int threads,
                              long long matrices, long long rows, int tile,
                              const gd_cuda_attention *p) {
     const long long blocks = (rows + tile - 1) / tile * matrices;
-    return gd_cuda_launch(call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS,
-                          threads, p);
+    return gd_cuda_launch(call->device, kernel, blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS, threads,
+                          p);
 }
 
 /* --- forward ---------------------------------------------------------------------------------- */

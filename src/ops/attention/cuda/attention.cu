@@ -285,9 +285,9 @@ template <typename C, int TILE, int HEAD> struct attention {
     }
 
     /* A matrix, and the offsets of its mask and of its numbers for each row. */
-    struct row_numbers {
+    struct row_offsets {
         long long matrix, mask, lse, inner;
-        __device__ __forceinline__ row_numbers(const gd_cuda_attention &p, long long number)
+        __device__ __forceinline__ row_offsets(const gd_cuda_attention &p, long long number)
             : matrix(number), mask(matrix_offset(p, p.mask, number, false)),
               lse(matrix_offset(p, p.lse, number, false)), inner(number * p.rows) {}
     };
@@ -295,7 +295,7 @@ template <typename C, int TILE, int HEAD> struct attention {
     /* The weights w of a tile, and the gradients g of its scores. w is after dropout. */
     static __device__ __forceinline__ void
     score_gradients(const gd_cuda_attention &p, dropout_words &words, scores &w, scores &g,
-                    const C *q, const C *k, const C *v, const C *gy, const row_numbers &at,
+                    const C *q, const C *k, const C *v, const C *gy, const row_offsets &at,
                     long long r, long long c) {
         compute_scores(p, w, q, k, at.mask, r, c);
         dot_rows(g, gy, v, p.value_width);
@@ -327,7 +327,7 @@ template <typename C, int TILE, int HEAD> struct attention {
         for (long long matrix = first; matrix < first + p.groups; matrix++) {
             const long long at_q = matrix_offset(p, p.q, matrix, false),
                             at_gy = matrix_offset(p, p.gy, matrix, false);
-            const row_numbers numbers(p, matrix);
+            const row_offsets numbers(p, matrix);
             for (long long r = p.causal ? c : 0; r < p.rows; r += TILE) {
                 scores weights, gradients;
                 load_rows(q, p.q, at_q, r, p.rows, p.width);
@@ -365,7 +365,7 @@ template <typename C, int TILE, int HEAD> struct attention {
         const long long at_k = matrix_offset(p, p.k, matrix, true),
                         at_v = matrix_offset(p, p.v, matrix, true);
         const long long end = p.causal && r + TILE < p.columns ? r + TILE : p.columns;
-        const row_numbers numbers(p, matrix);
+        const row_offsets numbers(p, matrix);
         dropout_words words(p);
         result gq = {};
         load_rows(q, p.q, matrix_offset(p, p.q, matrix, false), r, p.rows, p.width);

@@ -1,6 +1,6 @@
 /* attention.cuh - batches, masks and dropout of attention, for kernels. */
-#ifndef GRADUS_CUDA_ATTENTION_CUH
-#define GRADUS_CUDA_ATTENTION_CUH
+#ifndef GRADUS_OPS_ATTENTION_CUDA_ATTENTION_CUH
+#define GRADUS_OPS_ATTENTION_CUDA_ATTENTION_CUH
 
 #include "ops/attention/cuda/attention_args.h"
 #include "backend/cuda/typed.cuh"

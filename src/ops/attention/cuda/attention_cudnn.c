@@ -94,7 +94,7 @@ static descriptor add_transposed(builder *b, int64_t id, const gd_view *v) {
 }
 
 /* A number for each row: (B, H, L, 1). */
-static descriptor add_row_numbers(builder *b, int64_t id) {
+static descriptor add_row_floats(builder *b, int64_t id) {
     const problem *p = b->p;
     const gd_dnn_tensor t = {.id = id ? id : b->next_id++,
                              .dtype = CUDNN_DATA_FLOAT,
@@ -104,7 +104,7 @@ static descriptor add_row_numbers(builder *b, int64_t id) {
                              .is_virtual = id == 0};
     return gd_dnn_add_tensor(&b->graph, &t);
 }
-static descriptor add_number(builder *b, int64_t id) {
+static descriptor add_scalar(builder *b, int64_t id) {
     const gd_dnn_tensor t = {.id = id,
                              .dtype = CUDNN_DATA_FLOAT,
                              .rank = RANK,
@@ -188,7 +188,7 @@ static descriptor mask_scores(builder *b, descriptor scores) {
     descriptor row = add_index(b, scores, 2), column = add_index(b, scores, 3),
                seen = add_scores(b, CUDNN_DATA_BOOLEAN, false);
     gd_dnn_add_pointwise(&b->graph, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, row, column, seen);
-    return add_select(b, scores, add_number(b, ID_MASKED), seen);
+    return add_select(b, scores, add_scalar(b, ID_MASKED), seen);
 }
 
 /* softmax(scale q k^T) v, and the log-sum-exp of its rows. */
@@ -199,16 +199,15 @@ static void describe_forward(builder *b, const gd_kernel_call *call) {
                v = add_operand(b, ID_V, &call->in[2]), y = add_operand(b, ID_Y, &call->out[0]);
     descriptor scores = add_scores(b, wide, false);
     gd_dnn_add_matmul(g, wide, q, k, scores);
-    scores = compute_scores(b, CUDNN_POINTWISE_MUL, scores, add_number(b, ID_SCALE), wide);
+    scores = compute_scores(b, CUDNN_POINTWISE_MUL, scores, add_scalar(b, ID_SCALE), wide);
     scores = mask_scores(b, scores);
-    descriptor most = add_row_numbers(b, 0), sum = add_row_numbers(b, 0),
-               log = add_row_numbers(b, 0);
+    descriptor most = add_row_floats(b, 0), sum = add_row_floats(b, 0), log = add_row_floats(b, 0);
     gd_dnn_add_reduction(g, CUDNN_REDUCE_TENSOR_MAX, wide, scores, most);
     scores = compute_scores(b, CUDNN_POINTWISE_SUB, scores, most, wide);
     scores = compute_scores(b, CUDNN_POINTWISE_EXP, scores, NULL, wide);
     gd_dnn_add_reduction(g, CUDNN_REDUCE_TENSOR_ADD, wide, scores, sum);
     gd_dnn_add_pointwise(g, CUDNN_POINTWISE_LOG, wide, sum, NULL, log);
-    gd_dnn_add_pointwise(g, CUDNN_POINTWISE_ADD, wide, most, log, add_row_numbers(b, ID_LSE));
+    gd_dnn_add_pointwise(g, CUDNN_POINTWISE_ADD, wide, most, log, add_row_floats(b, ID_LSE));
     scores = compute_scores(b, CUDNN_POINTWISE_DIV, scores, sum, b->p->dtype);
     gd_dnn_add_matmul(g, wide, scores, v, y);
 }
@@ -222,8 +221,8 @@ static void describe_backward(builder *b, const gd_kernel_call *call) {
     const gd_view *keys = &call->in[1];
     descriptor q = add_operand(b, ID_Q, &call->in[0]), k = add_transposed(b, ID_K, keys),
                v = add_transposed(b, ID_V, &call->in[2]), y = add_operand(b, ID_Y, &call->in[3]),
-               gy = add_operand(b, ID_GY, &call->in[5]), lse = add_row_numbers(b, ID_LSE),
-               scale = add_number(b, ID_SCALE);
+               gy = add_operand(b, ID_GY, &call->in[5]), lse = add_row_floats(b, ID_LSE),
+               scale = add_scalar(b, ID_SCALE);
     /* the sums of gy y */
     const gd_dnn_tensor products = {
         .id = b->next_id++,
@@ -232,11 +231,11 @@ static void describe_backward(builder *b, const gd_kernel_call *call) {
         .dims = {p->batch, p->heads, p->rows, p->width},
         .strides = {p->heads * p->rows * p->width, p->rows * p->width, p->heads * p->width, 1},
         .is_virtual = true};
-    descriptor product = gd_dnn_add_tensor(g, &products), sum = add_row_numbers(b, 0),
-               inner = add_row_numbers(b, ID_INNER);
+    descriptor product = gd_dnn_add_tensor(g, &products), sum = add_row_floats(b, 0),
+               inner = add_row_floats(b, ID_INNER);
     gd_dnn_add_pointwise(g, CUDNN_POINTWISE_MUL, wide, gy, y, product);
     gd_dnn_add_reduction(g, CUDNN_REDUCE_TENSOR_ADD, wide, product, sum);
-    gd_dnn_add_pointwise(g, CUDNN_POINTWISE_MUL, wide, sum, add_number(b, ID_ONE), inner);
+    gd_dnn_add_pointwise(g, CUDNN_POINTWISE_MUL, wide, sum, add_scalar(b, ID_ONE), inner);
     /* the weights, and gv */
     descriptor weights = add_scores(b, wide, false), transposed = add_scores(b, p->dtype, true);
     gd_dnn_add_matmul(g, wide, q, k, weights);
@@ -267,7 +266,7 @@ static void describe_backward(builder *b, const gd_kernel_call *call) {
 typedef struct attention_plan {
     gd_dnn_plan *plan; /* NULL: the kernels of attention.c run */
     float scale;
-    size_t numbers_offset; /* of a number for each row, in the workspace */
+    size_t row_floats_offset; /* of a number for each row, in the workspace */
 } attention_plan;
 
 static gd_status prepare_plan(const gd_kernel_call *call, const problem *p, bool backward,
@@ -294,8 +293,8 @@ static gd_status prepare_plan(const gd_kernel_call *call, const problem *p, bool
     }
     size_t bytes = 0;
     if (a->plan) {
-        a->numbers_offset = (a->plan->workspace_bytes + 255) & ~(size_t)255;
-        bytes = a->numbers_offset + sizeof(float) * (size_t)(p->batch * p->heads * p->rows);
+        a->row_floats_offset = (a->plan->workspace_bytes + 255) & ~(size_t)255;
+        bytes = a->row_floats_offset + sizeof(float) * (size_t)(p->batch * p->heads * p->rows);
     }
     *workspace = bytes > own_workspace ? bytes : own_workspace;
     *prepared = a;
@@ -332,7 +331,7 @@ static gd_status run_forward(gd_kernel_call *call) {
     if (!a->plan || !is_aligned(&in[0]) || !is_aligned(&in[1]) || !is_aligned(&in[2]) ||
         !is_aligned(&out[0]))
         return gd_cuda_run_attention(call);
-    void *lse = out[1].data ? out[1].data : (char *)call->workspace + a->numbers_offset;
+    void *lse = out[1].data ? out[1].data : (char *)call->workspace + a->row_floats_offset;
     const int64_t ids[] = {ID_Q, ID_K, ID_V, ID_Y, ID_LSE, ID_SCALE, ID_MASKED};
     void *const pointers[] = {in[0].data,
                               in[1].data,
@@ -384,7 +383,7 @@ static gd_status run_grad(gd_kernel_call *call) {
                               out[0].data,
                               out[1].data,
                               out[2].data,
-                              (char *)call->workspace + a->numbers_offset,
+                              (char *)call->workspace + a->row_floats_offset,
                               (void *)(uintptr_t)&a->scale,
                               (void *)(uintptr_t)&one,
                               (void *)(uintptr_t)&masked_score};

@@ -7,8 +7,8 @@
  * it computes the transposes of scores and weights. So the weights of a warp stay in its registers,
  * and every sum has a fixed order.
  */
-#ifndef GRADUS_CUDA_ATTENTION_MMA_CUH
-#define GRADUS_CUDA_ATTENTION_MMA_CUH
+#ifndef GRADUS_OPS_ATTENTION_CUDA_ATTENTION_MMA_CUH
+#define GRADUS_OPS_ATTENTION_CUDA_ATTENTION_MMA_CUH
 
 #include "ops/attention/cuda/attention.cuh"
 #include "backend/cuda/mma.cuh"

@@ -48,24 +48,24 @@ typedef struct {
     bool flipped;
     int64_t in_channels, out_channels; /* of a group */
     int64_t band_count, band_rows;     /* bands of an image, and output rows of the largest one */
-    int64_t band_numbers, weight_numbers;
+    int64_t band_floats, weight_floats;
 } direct_plan;
 
-enum { BAND_NUMBERS = 24 << 10 }; /* about the size of a packed band: it stays in L1 or L2 */
+enum { BAND_FLOATS = 24 << 10 }; /* about the size of a packed band: it stays in L1 or L2 */
 
 static direct_plan plan_direct(const gd_conv *c, bool flipped) {
     direct_plan p = {.d = direct_form(c, flipped),
                      .flipped = flipped,
                      .in_channels = flipped ? c->co : c->ci,
                      .out_channels = flipped ? c->ci : c->co};
-    const int64_t lines = BAND_NUMBERS / (p.d.line * p.in_channels),
+    const int64_t lines = BAND_FLOATS / (p.d.line * p.in_channels),
                   halo = gd_direct_rows_read(&p.d, 1) - p.d.stride_h;
     int64_t rows = (lines - halo) / p.d.stride_h;
     if (rows < 4) rows = 4;
     p.band_count = gd_divide_up(p.d.out_h, rows);
     p.band_rows = gd_divide_up(p.d.out_h, p.band_count);
-    p.band_numbers = gd_direct_rows_read(&p.d, p.band_rows) * p.d.line;
-    p.weight_numbers = p.in_channels * p.out_channels * p.d.kernel_h * p.d.kernel_w;
+    p.band_floats = gd_direct_rows_read(&p.d, p.band_rows) * p.d.line;
+    p.weight_floats = p.in_channels * p.out_channels * p.d.kernel_h * p.d.kernel_w;
     return p;
 }
 
@@ -93,7 +93,7 @@ bool gd_conv_direct_matches(const gd_conv *c, gd_conv_direction direction) {
             c->dilation[a] > MAX_SPAN || (c->kernel[a] - 1) * c->dilation[a] > MAX_SPAN)
             return false;
     const direct_plan p = plan_direct(c, direction == GD_CONV_TO_INPUT);
-    return p.in_channels * p.band_numbers <= MAX_PACKED;
+    return p.in_channels * p.band_floats <= MAX_PACKED;
 }
 
 static int64_t task_count(const direct_plan *p, const gd_conv *c) {
@@ -101,7 +101,7 @@ static int64_t task_count(const direct_plan *p, const gd_conv *c) {
 }
 
 static size_t slot_bytes(const direct_plan *p) {
-    return (size_t)(p->in_channels * p->band_numbers + p->weight_numbers) * sizeof(float);
+    return (size_t)(p->in_channels * p->band_floats + p->weight_floats) * sizeof(float);
 }
 
 /* Reorders the kernels of a group to (out_channels, in_channels, taps), flipped if required. */
@@ -130,9 +130,9 @@ static gd_status convolve_task(void *arg, int64_t i, char *memory) {
                      (image * call->c.groups + group) * p->in_channels * in;
     float *y = (float *)(p->flipped ? call->x : call->y) +
                (image * call->c.groups + group) * p->out_channels * out;
-    float *packed = (float *)(void *)memory, *weights = packed + p->in_channels * p->band_numbers;
+    float *packed = (float *)(void *)memory, *weights = packed + p->in_channels * p->band_floats;
     for (int64_t c = 0; c < p->in_channels; c++)
-        GD_ISA_CALL(gd_direct_pack)(d, x + c * in, row, row_end, packed + c * p->band_numbers);
+        GD_ISA_CALL(gd_direct_pack)(d, x + c * in, row, row_end, packed + c * p->band_floats);
     reorder_weights(p, group, weights);
     for (int64_t o = 0; o < p->out_channels; o += GD_DIRECT_PLANES) {
         const int64_t count = gd_min64(GD_DIRECT_PLANES, p->out_channels - o);
@@ -140,7 +140,7 @@ static gd_status convolve_task(void *arg, int64_t i, char *memory) {
         for (int64_t b = 0; call->bias && b < count; b++)
             bias[b] = ((const float *)call->bias)[group * p->out_channels + o + b];
         GD_ISA_CALL(gd_direct_convolve)
-        (d, packed, p->band_numbers, p->in_channels, weights + o * p->in_channels * taps, bias,
+        (d, packed, p->band_floats, p->in_channels, weights + o * p->in_channels * taps, bias,
          count, row, row_end, y + o * out, out);
     }
     return GD_OK;

@@ -102,7 +102,7 @@ enum {
     ENOUGH_BLOCKS = 8,          /* for the threads */
     MIN_SPLIT_BLOCK_TILES = 16, /* in a block if there would be fewer than ENOUGH_BLOCKS */
     FEW_TILES = 256,            /* all threads share one block with at most this many tiles ... */
-    MANY_KERNELS = 1 << 20,     /* ... if the transformed kernels have more numbers than this */
+    MANY_KERNELS = 1 << 20,     /* ... if the transformed kernels have more floats than this */
 };
 
 /* The plan for y and for the gradient of x. The kernels are transformed first. Then each block of
@@ -120,8 +120,8 @@ typedef struct {
     size_t kernel_bytes, tile_bytes, product_bytes, scratch_bytes;
 } conv_plan;
 
-static size_t padded_bytes(int64_t numbers) {
-    return gd_round_to_cache_line((size_t)numbers * sizeof(float));
+static size_t padded_bytes(int64_t floats) {
+    return gd_round_to_cache_line((size_t)floats * sizeof(float));
 }
 
 static conv_plan plan_convolution(const gd_conv *c, bool flipped) {
@@ -135,10 +135,10 @@ static conv_plan plan_convolution(const gd_conv *c, bool flipped) {
     while (p.rows < ENOUGH_BLOCKS * rows && rows * g->tiles_w > MIN_SPLIT_BLOCK_TILES && rows > 1)
         rows--;
     p.blocks = gd_divide_up(p.rows, rows);
-    p.share_tiles = gd_wino_kernel_numbers(g) > MANY_KERNELS && p.rows * g->tiles_w <= FEW_TILES;
+    p.share_tiles = gd_wino_kernel_floats(g) > MANY_KERNELS && p.rows * g->tiles_w <= FEW_TILES;
     const int64_t block_rows = p.share_tiles ? p.rows : gd_divide_up(p.rows, p.blocks);
     set_plane_strides(g, block_rows * g->tiles_w);
-    p.kernel_bytes = p.share_tiles ? 0 : padded_bytes(gd_wino_kernel_numbers(g));
+    p.kernel_bytes = p.share_tiles ? 0 : padded_bytes(gd_wino_kernel_floats(g));
     p.tile_bytes = padded_bytes(plane_count(g) * g->x_plane);
     p.product_bytes = padded_bytes(plane_count(g) * g->y_plane);
     const int64_t scratch = gd_wino_scratch(g, block_rows);
@@ -231,14 +231,14 @@ static gd_status run_convolution(const gd_conv_call *call, bool flipped) {
 enum {
     CHUNK_TILES = 128, /* tiles of a chunk, approximately */
     MAX_SPLITS = 8,
-    MAX_SUMS = 5 << 18 /* numbers in the partial sums of all splits */
+    MAX_SUMS = 5 << 18 /* floats in the partial sums of all splits */
 };
 
 typedef struct {
     gd_wino g;
     const gd_conv_call *call;
     float *sums, *x_tiles, *y_tiles;
-    int64_t numbers;      /* in the partial sums of one split */
+    int64_t floats;       /* in the partial sums of one split */
     int64_t rows, chunks; /* tile rows of the batch, and the chunks they are divided into */
     int64_t splits;
     int64_t chunk; /* the current one, if all threads share it */
@@ -253,10 +253,10 @@ static weight_plan plan_weight(const gd_conv *c) {
     p.chunks = gd_divide_up(p.rows, CHUNK_TILES > g->tiles_w ? CHUNK_TILES / g->tiles_w : 1);
     const int64_t chunk_rows = gd_divide_up(p.rows, p.chunks);
     set_plane_strides(g, chunk_rows * g->tiles_w);
-    p.numbers = plane_count(g) * g->co * g->ci;
-    p.splits = gd_min64(gd_min64(MAX_SPLITS, MAX_SUMS / p.numbers), p.chunks);
+    p.floats = plane_count(g) * g->co * g->ci;
+    p.splits = gd_min64(gd_min64(MAX_SPLITS, MAX_SUMS / p.floats), p.chunks);
     if (p.splits < 1) p.splits = 1;
-    p.sums_bytes = padded_bytes(p.splits * p.numbers);
+    p.sums_bytes = padded_bytes(p.splits * p.floats);
     p.x_bytes = padded_bytes(plane_count(g) * g->x_plane);
     p.y_bytes = padded_bytes(plane_count(g) * g->y_plane);
     p.scratch_bytes = padded_bytes(gd_wino_scratch(g, chunk_rows));
@@ -306,7 +306,7 @@ static gd_status split_task(void *arg, int64_t i, char *memory) {
         (g, p->call->y, row, row_end, 0, p->y_vectors, y_tiles, scratch);
         for (int64_t plane = 0; plane < plane_count(g); plane++)
             GD_TRY(accumulate_plane(p, chunk, plane, chunk == begin, x_tiles, y_tiles,
-                                    p->sums + i * p->numbers));
+                                    p->sums + i * p->floats));
     }
     return GD_OK;
 }
@@ -338,7 +338,7 @@ static void write_weight_channel(void *arg, int64_t o) {
     for (int64_t split = 1; split < p->splits; split++)
         for (int64_t plane = 0; plane < plane_count(g); plane++) {
             float *sums = p->sums + (plane * g->co + o) * g->ci;
-            for (int64_t c = 0; c < g->ci; c++) sums[c] += sums[split * p->numbers + c];
+            for (int64_t c = 0; c < g->ci; c++) sums[c] += sums[split * p->floats + c];
         }
     GD_ISA_CALL(gd_wino_weight)(g, p->sums, o, o + 1, p->call->w);
 }

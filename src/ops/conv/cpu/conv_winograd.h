@@ -71,11 +71,11 @@ GD_ISA_DECLARE(void, gd_wino_output,
                 int64_t vector, int64_t vector_end, const float *bias, float *y, float *scratch));
 
 /* Kernel transform: kernels of output channels in vectors [vector, vector_end) -> the packed layout
- * that gd_wino_multiply reads, of gd_wino_kernel_numbers floats. */
+ * that gd_wino_multiply reads, of gd_wino_kernel_floats floats. */
 GD_ISA_DECLARE(void, gd_wino_kernels,
                (const gd_wino *w, const float *weight, int64_t vector, int64_t vector_end,
                 float *kernels, float *scratch));
-static inline int64_t gd_wino_kernel_numbers(const gd_wino *w) {
+static inline int64_t gd_wino_kernel_floats(const gd_wino *w) {
     const int64_t lanes = (w->co + GD_WINO_LANES - 1) / GD_WINO_LANES * GD_WINO_LANES;
     return (int64_t)w->a * w->a * w->ci * lanes;
 }

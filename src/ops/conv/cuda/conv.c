@@ -390,7 +390,7 @@ size_t gd_cuda_conv_workspace(const gd_kernel_call *call) {
                        : 0;
 }
 
-enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
+enum { MAX_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
 
 static gd_status run_direct(const gd_kernel_call *call, const gd_cuda_conv *p, direct_way way,
                             bool divides) {
@@ -398,7 +398,7 @@ static gd_status run_direct(const gd_kernel_call *call, const gd_cuda_conv *p, d
     const int number = product_kernel(p);
     return way == DIRECT_SUMS
                ? gd_cuda_launch(call->device, &direct_sums[number],
-                                elements < MOST_BLOCKS ? elements : MOST_BLOCKS,
+                                elements < MAX_BLOCKS ? elements : MAX_BLOCKS,
                                 GD_CUDA_CONV_ELEMENT_THREADS, p)
                : gd_cuda_launch_each(call->device, &direct[divides][number], elements, p);
 }
@@ -421,12 +421,12 @@ gd_status gd_cuda_conv_run(gd_kernel_call *call) {
                              : number == KERNEL_ANY_INTEGER ? &any_integer
                                                             : &kernels[tile][divides][number];
     gd_status status = gd_cuda_launch(
-        call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, tiles[tile].threads, &p);
+        call->device, kernel, blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS, tiles[tile].threads, &p);
     if (status == GD_OK && p.parts > 1) {
         const long long sums =
             (p.groups * p.m * p.n + GD_CUDA_CONV_PART_ELEMENTS - 1) / GD_CUDA_CONV_PART_ELEMENTS;
         status = gd_cuda_launch(call->device, &parts_kernels[number],
-                                sums < MOST_BLOCKS ? sums : MOST_BLOCKS,
+                                sums < MAX_BLOCKS ? sums : MAX_BLOCKS,
                                 GD_CUDA_CONV_PART_ELEMENTS * GD_CUDA_CONV_PART_THREADS, &p);
     }
     return status;

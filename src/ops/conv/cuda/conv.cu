@@ -10,9 +10,9 @@
 
 enum {
     DEPTH = GD_CUDA_CONV_DEPTH,
-    PAD = 4,  /* elements at the end of a row in shared memory: spread columns over banks */
-    QUAD = 4, /* neighbouring rows or columns that a thread loads at once */
-    SIDE = 16, /* threads side by side in a tile */
+    PAD = 4,          /* elements at the end of a row in shared memory: spread columns over banks */
+    QUAD = 4,         /* neighbouring rows or columns that a thread loads at once */
+    SIDE = 16,        /* threads side by side in a tile */
     SUM_LENGTH = 512, /* products that are summed before they are added to the total */
     PART_ELEMENTS = GD_CUDA_CONV_PART_ELEMENTS,
     PART_THREADS = GD_CUDA_CONV_PART_THREADS,
@@ -25,9 +25,8 @@ static __device__ __forceinline__ float multiply_add(float a, float b, float c) 
 static __device__ __forceinline__ double multiply_add(double a, double b, double c) {
     return fma(a, b, c);
 }
-static __device__ __forceinline__ unsigned long long multiply_add(unsigned long long a,
-                                                                  unsigned long long b,
-                                                                  unsigned long long c) {
+static __device__ __forceinline__ unsigned long long
+multiply_add(unsigned long long a, unsigned long long b, unsigned long long c) {
     return a * b + c; /* wraps */
 }
 
@@ -41,8 +40,7 @@ static __device__ __forceinline__ void narrow(float x, bf16_element *to) {
 }
 
 /* How a kernel loads and stores elements: those of one type T, or of any dtype. */
-template <typename T>
-struct typed_loads {
+template <typename T> struct typed_loads {
     typedef typename wide_type<T>::type type;
     static __device__ __forceinline__ type load(int, const void *p, long long i) {
         return widen(((const T *)p)[i]);
@@ -80,10 +78,7 @@ static __device__ __forceinline__ bool is_positive_or_nan(unsigned long long x) 
 /* Sizes, positions and offsets have type P: int, or long long if they do not fit. */
 
 /* An index of the product as major index and positions. */
-template <typename P>
-struct divided {
-    P major, at[3];
-};
+template <typename P> struct divided { P major, at[3]; };
 static __device__ __forceinline__ int quotient_of(int a, int b) {
     return (int)((unsigned)a / (unsigned)b); /* faster than with signs, which none has */
 }
@@ -104,14 +99,10 @@ static __device__ __forceinline__ divided<P> divide_index(const gd_cuda_conv_ind
 
 /* What an index contributes to the address of a gathered element: coordinates, and the offset that
  * they have if no divisor is used. */
-template <typename P>
-struct gathered_place {
-    P base, at[3];
-};
+template <typename P> struct gathered_place { P base, at[3]; };
 template <typename P, bool DIVIDES>
-static __device__ __forceinline__ gathered_place<P> place_of(const gd_cuda_conv &p,
-                                                             const gd_cuda_conv_index &index,
-                                                             const divided<P> &d) {
+static __device__ __forceinline__ gathered_place<P>
+place_of(const gd_cuda_conv &p, const gd_cuda_conv_index &index, const divided<P> &d) {
     gathered_place<P> place;
     place.base = d.major * (P)index.stride;
 #pragma unroll
@@ -173,16 +164,14 @@ static __device__ __forceinline__ P row_offset(const gd_cuda_conv &p, const divi
 }
 
 /* The summed index of one load: places in a and b. */
-template <typename P>
-struct alignas(16) summed_place {
+template <typename P> struct alignas(16) summed_place {
     gathered_place<P> b;
     P a;
 };
 
 /* The shape of a tile. A thread computes ROWS_EACH x COLUMNS_EACH elements, in quads that are
  * ROW_STEP or COLUMN_STEP apart. */
-template <int ROW_COUNT, int COLUMN_COUNT, int THREAD_COUNT, int BLOCK_COUNT>
-struct tile_shape {
+template <int ROW_COUNT, int COLUMN_COUNT, int THREAD_COUNT, int BLOCK_COUNT> struct tile_shape {
     enum {
         ROWS = ROW_COUNT,
         COLUMNS = COLUMN_COUNT,
@@ -205,8 +194,7 @@ struct tile_shape {
 
 /* Shared memory: two tiles of each operand, and the places of their summed indices. The first of
  * each is in use while the second is filled, and the other way round. */
-template <typename L, typename P, typename S>
-struct tiles {
+template <typename L, typename P, typename S> struct tiles {
     alignas(16) typename L::type left[2][DEPTH][S::ROWS + PAD];
     alignas(16) typename L::type right[2][DEPTH][S::COLUMNS + PAD];
     summed_place<P> depths[2][DEPTH];
@@ -214,14 +202,10 @@ struct tiles {
 
 /* The part of a product that a block computes: its tile from (row, column) on, and of the sums the
  * products first .. end - 1. */
-template <typename P>
-struct product_tile {
-    P group, part, row, column, first, end;
-};
+template <typename P> struct product_tile { P group, part, row, column, first, end; };
 
 /* The elements of both operands that a thread loads for one step. */
-template <typename L, typename P, bool DIVIDES, typename S>
-struct tile_loader {
+template <typename L, typename P, bool DIVIDES, typename S> struct tile_loader {
     enum {
         LEFT = S::ROWS * DEPTH / S::THREADS,
         RIGHT = S::COLUMNS * DEPTH / S::THREADS,
@@ -235,8 +219,7 @@ struct tile_loader {
     __device__ __forceinline__ void begin(const gd_cuda_conv &p, const product_tile<P> &t) {
         const P own = t.column + (P)(threadIdx.x % S::COLUMNS);
         in_columns = own < (P)p.n;
-        column = place_of<P, DIVIDES>(p, p.column,
-                                      divide_index<P>(p.column, in_columns ? own : 0));
+        column = place_of<P, DIVIDES>(p, p.column, divide_index<P>(p.column, in_columns ? own : 0));
         group_b = t.group * (P)p.b_group;
         group_a = t.group * (P)p.a_group + t.row * (P)p.a_row;
         rows = (P)p.m - t.row;
@@ -298,10 +281,7 @@ static __device__ __forceinline__ void place_depths(const gd_cuda_conv &p, P k, 
 }
 
 /* Four neighbouring elements of shared memory. */
-template <typename C>
-struct alignas(16) quad {
-    C at[QUAD];
-};
+template <typename C> struct alignas(16) quad { C at[QUAD]; };
 
 /* Adds the products of one step to the sums of a thread. */
 template <typename L, typename P, typename S>
@@ -321,8 +301,8 @@ static __device__ __forceinline__ void multiply_tiles(const tiles<L, P, S> *s, i
         for (int r = 0; r < S::ROWS_EACH; r++)
 #pragma unroll
             for (int c = 0; c < S::COLUMNS_EACH; c++)
-                sum[r][c] = multiply_add(a[r / QUAD].at[r % QUAD], b[c / QUAD].at[c % QUAD],
-                                         sum[r][c]);
+                sum[r][c] =
+                    multiply_add(a[r / QUAD].at[r % QUAD], b[c / QUAD].at[c % QUAD], sum[r][c]);
     }
 }
 
@@ -467,13 +447,11 @@ static __device__ __forceinline__ void convolve_directly(const gd_cuda_conv &p) 
 
 /* A block computes an element of the result, which is a long sum. */
 template <typename L>
-static __device__ __forceinline__ void sum_directly(const gd_cuda_conv &p,
-                                                    typename L::type *sums) {
+static __device__ __forceinline__ void sum_directly(const gd_cuda_conv &p, typename L::type *sums) {
     const int k_end = (int)p.k;
 #pragma unroll 1
     for (long long e = blockIdx.x; e < p.groups * p.m * p.n; e += gridDim.x) {
-        const int column = (int)(e % p.n), row = (int)(e / p.n % p.m),
-                  group = (int)(e / p.n / p.m);
+        const int column = (int)(e % p.n), row = (int)(e / p.n % p.m), group = (int)(e / p.n / p.m);
         const divided<int> d = divide_index<int>(p.column, column);
         const gathered_place<int> own = place_of<int, false>(p, p.column, d);
         const int a = group * (int)p.a_group + row * (int)p.a_row, b = group * (int)p.b_group;
@@ -482,8 +460,8 @@ static __device__ __forceinline__ void sum_directly(const gd_cuda_conv &p,
         for (int k = (int)threadIdx.x; k < k_end; k += ELEMENT_THREADS) {
             const divided<int> at = divide_index<int>(p.depth, k);
             int offset;
-            const bool inside = find_gathered<int, false>(
-                p, own, place_of<int, false>(p, p.depth, at), &offset);
+            const bool inside =
+                find_gathered<int, false>(p, own, place_of<int, false>(p, p.depth, at), &offset);
             const typename L::type x = L::load(p.dtype, p.b, inside ? b + offset : 0),
                                    y = L::load(p.dtype, p.a, a + row_offset(p, at));
             sum = multiply_add(y, inside ? x : typename L::type(0), sum);
@@ -494,8 +472,7 @@ static __device__ __forceinline__ void sum_directly(const gd_cuda_conv &p,
             if ((int)threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
             __syncthreads();
         }
-        if (threadIdx.x == 0)
-            store_result<L>(p, group, row, output_offset<int>(p, d), sums[0]);
+        if (threadIdx.x == 0) store_result<L>(p, group, row, output_offset<int>(p, d), sums[0]);
         __syncthreads();
     }
 }
@@ -530,61 +507,61 @@ static __device__ __forceinline__ void finish_results(const gd_cuda_conv_epilogu
     }
 }
 
-#define EPILOGUE_KERNEL(name, T, dtype)                                              \
-    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                    \
+#define EPILOGUE_KERNEL(name, T, dtype)                                                     \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                           \
         gd_convolve_epilogue_##name(const __grid_constant__ gd_cuda_conv_epilogue_args p) { \
-        RETURN_IF_FAILED(p.call);                                                    \
-        finish_results<T>(p, dtype);                                                 \
+        RETURN_IF_FAILED(p.call);                                                           \
+        finish_results<T>(p, dtype);                                                        \
     }
 EPILOGUE_KERNEL(f32, float, GD_F32)
 EPILOGUE_KERNEL(f16, f16_element, GD_F16)
 EPILOGUE_KERNEL(bf16, bf16_element, GD_BF16)
 EPILOGUE_KERNEL(f64, double, GD_F64)
 
-#define SHAPE(name, rows, columns, threads, blocks)                   \
+#define SHAPE(name, rows, columns, threads, blocks)                  \
     typedef tile_shape<rows, columns, threads, blocks> name##_shape; \
     typedef tile_shape<rows, columns, threads, 1> name##_wide_shape; /* for f64 */
 GD_CUDA_CONV_TILES(SHAPE)
 #undef SHAPE
 
-#define CONVOLUTION_KERNEL(name, P, DIVIDES, S, ...)                           \
-    extern "C" __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)        \
-        gd_convolve_##name(const __grid_constant__ gd_cuda_conv p) {           \
-        RETURN_IF_FAILED(p.call);                                              \
-        __shared__ tiles<__VA_ARGS__, P, S> shared;                            \
-        convolve<__VA_ARGS__, P, DIVIDES, S>(p, &shared);                      \
+#define CONVOLUTION_KERNEL(name, P, DIVIDES, S, ...)                    \
+    extern "C" __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) \
+        gd_convolve_##name(const __grid_constant__ gd_cuda_conv p) {    \
+        RETURN_IF_FAILED(p.call);                                       \
+        __shared__ tiles<__VA_ARGS__, P, S> shared;                     \
+        convolve<__VA_ARGS__, P, DIVIDES, S>(p, &shared);               \
     }
-#define PARTS_KERNEL(name, ...)                                                \
-    extern "C" __global__ void __launch_bounds__(PART_ELEMENTS * PART_THREADS) \
-        gd_convolve_parts_##name(const __grid_constant__ gd_cuda_conv p) {     \
-        RETURN_IF_FAILED(p.call);                                              \
-        __shared__ __VA_ARGS__::type sums[PART_ELEMENTS * PART_THREADS];       \
-        add_parts<__VA_ARGS__>(p, sums);                                       \
+#define PARTS_KERNEL(name, ...)                                               \
+    extern "C" __global__ void __launch_bounds__(PART_ELEMENTS *PART_THREADS) \
+        gd_convolve_parts_##name(const __grid_constant__ gd_cuda_conv p) {    \
+        RETURN_IF_FAILED(p.call);                                             \
+        __shared__ __VA_ARGS__::type sums[PART_ELEMENTS * PART_THREADS];      \
+        add_parts<__VA_ARGS__>(p, sums);                                      \
     }
 #define SHAPE_KERNELS(shape, name, S, T)                              \
     CONVOLUTION_KERNEL(shape##_##name, int, false, S, typed_loads<T>) \
     CONVOLUTION_KERNEL(shape##_divided_##name, int, true, S, typed_loads<T>)
-#define DIRECT_KERNELS(name, T)                                                          \
-    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                        \
-        gd_convolve_direct_##name(const __grid_constant__ gd_cuda_conv p) {              \
-        RETURN_IF_FAILED(p.call);                                                        \
-        convolve_directly<typed_loads<T>, false>(p);                                     \
-    }                                                                                    \
-    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                        \
-        gd_convolve_direct_divided_##name(const __grid_constant__ gd_cuda_conv p) {      \
-        RETURN_IF_FAILED(p.call);                                                        \
-        convolve_directly<typed_loads<T>, true>(p);                                      \
-    }                                                                                    \
-    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                        \
-        gd_convolve_direct_sum_##name(const __grid_constant__ gd_cuda_conv p) {          \
-        RETURN_IF_FAILED(p.call);                                                        \
-        __shared__ typed_loads<T>::type sums[ELEMENT_THREADS];                           \
-        sum_directly<typed_loads<T>>(p, sums);                                           \
+#define DIRECT_KERNELS(name, T)                                                     \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                   \
+        gd_convolve_direct_##name(const __grid_constant__ gd_cuda_conv p) {         \
+        RETURN_IF_FAILED(p.call);                                                   \
+        convolve_directly<typed_loads<T>, false>(p);                                \
+    }                                                                               \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                   \
+        gd_convolve_direct_divided_##name(const __grid_constant__ gd_cuda_conv p) { \
+        RETURN_IF_FAILED(p.call);                                                   \
+        convolve_directly<typed_loads<T>, true>(p);                                 \
+    }                                                                               \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                   \
+        gd_convolve_direct_sum_##name(const __grid_constant__ gd_cuda_conv p) {     \
+        RETURN_IF_FAILED(p.call);                                                   \
+        __shared__ typed_loads<T>::type sums[ELEMENT_THREADS];                      \
+        sum_directly<typed_loads<T>>(p, sums);                                      \
     }
-#define TYPED_KERNELS(name, kind, T)                    \
+#define TYPED_KERNELS(name, kind, T)                     \
     SHAPE_KERNELS(few, name, few_##kind##shape, T)       \
     SHAPE_KERNELS(middle, name, middle_##kind##shape, T) \
-    DIRECT_KERNELS(name, T)                             \
+    DIRECT_KERNELS(name, T)                              \
     PARTS_KERNEL(name, typed_loads<T>)
 
 TYPED_KERNELS(f32, , float)

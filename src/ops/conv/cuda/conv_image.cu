@@ -14,7 +14,8 @@ enum {
     COLUMNS = GD_CUDA_CONV_IMAGE_COLUMNS,
     DEPTH = GD_CUDA_CONV_IMAGE_DEPTH,
     THREADS = GD_CUDA_CONV_IMAGE_THREADS,
-    ROWS_EACH = 8, /* elements of z of a thread: two times 4 adjacent rows, and 4 adjacent columns */
+    ROWS_EACH =
+        8, /* elements of z of a thread: two times 4 adjacent rows, and 4 adjacent columns */
     COLUMNS_EACH = 4,
     ROW_THREADS = ROWS / ROWS_EACH,
     WARP = 32,
@@ -55,21 +56,18 @@ static __device__ __forceinline__ void copy_operands(const gd_cuda_conv_image &p
 }
 
 static __device__ __forceinline__ void multiply_operands(const float *left, const float *right,
-                                                         int depth,
-                                                         float (*sum)[COLUMNS_EACH]) {
+                                                         int depth, float (*sum)[COLUMNS_EACH]) {
 #pragma unroll 4
     for (int d = 0; d < depth; d++) {
         const float4 low = *(const float4 *)(left + d * ROWS),
                      high = *(const float4 *)(left + d * ROWS + ROW_THREADS * 4),
                      b = *(const float4 *)(right + d * COLUMNS);
-        const float rows[ROWS_EACH] = {low.x,  low.y,  low.z,  low.w,
-                                       high.x, high.y, high.z, high.w},
+        const float rows[ROWS_EACH] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w},
                     columns[COLUMNS_EACH] = {b.x, b.y, b.z, b.w};
 #pragma unroll
         for (int r = 0; r < ROWS_EACH; r++)
 #pragma unroll
-            for (int c = 0; c < COLUMNS_EACH; c++)
-                sum[r][c] = fmaf(rows[r], columns[c], sum[r][c]);
+            for (int c = 0; c < COLUMNS_EACH; c++) sum[r][c] = fmaf(rows[r], columns[c], sum[r][c]);
     }
 }
 
@@ -98,9 +96,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     RETURN_IF_FAILED(p.call);
     const int image = (int)blockIdx.x / p.blocks_each,
               channel = ((int)blockIdx.x - image * p.blocks_each) * p.block_channels,
-              channels = min(p.block_channels, p.channels - channel),
-              taps = p.taps[0] * p.taps[1], rows = channels * taps,
-              columns = p.y_size[0] * p.y_size[1], thread = (int)threadIdx.x;
+              channels = min(p.block_channels, p.channels - channel), taps = p.taps[0] * p.taps[1],
+              rows = channels * taps, columns = p.y_size[0] * p.y_size[1],
+              thread = (int)threadIdx.x;
     const float *w = p.w + channel * taps, *y = p.y + image * p.y_image;
     float *left = (float *)shared_memory, *right = left + DEPTH * ROWS, *z = left;
     /* a warp has 4 x 8 parts of z */
@@ -128,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         const int at_x = split_off(p.by_width, &number), at_y = split_off(p.by_height, &number);
         float value = add_taps(p, z + number * taps * COLUMNS, at_y, at_x);
         if (p.bias) value += p.bias[(channel + number) * p.bias_stride];
-        p.x[image * p.x_strides[0] + (channel + number) * p.x_strides[1] +
-            at_y * p.x_strides[2] + at_x * p.x_strides[3]] = value;
+        p.x[image * p.x_strides[0] + (channel + number) * p.x_strides[1] + at_y * p.x_strides[2] +
+            at_x * p.x_strides[3]] = value;
     }
 }

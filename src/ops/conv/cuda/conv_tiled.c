@@ -209,8 +209,8 @@ static double estimate_time(const gd_cuda_conv_tiled *t, const tile_record *tile
 
 /* Whether the sums can be divided into parts. */
 static bool has_parts(const gd_cuda_conv_tiled *t, int64_t blocks, int64_t parts) {
-    enum { MOST_PARTS = 256, LEAST_CHUNK = 64 };
-    return parts > 1 && parts <= MOST_PARTS && t->phases == 1 &&
+    enum { MAX_PARTS = 256, LEAST_CHUNK = 64 };
+    return parts > 1 && parts <= MAX_PARTS && t->phases == 1 &&
            t->phase[0].k / parts >= LEAST_CHUNK &&
            blocks * (1 + count_part_groups((int)parts)) <= GD_CUDA_CONV_COUNTERS;
 }

@@ -17,7 +17,7 @@ enum {
     STAGES = GD_CUDA_CONV_STAGES,
     PLACES = 2, /* steps whose places are in shared memory */
     ROW_PAD = GD_CUDA_CONV_ROW_PAD,
-    SUM_LENGTH = 512, /* products that are summed before they are added to the total */
+    SUM_LENGTH = 512,     /* products that are summed before they are added to the total */
     OUTSIDE = -(1 << 29), /* a coordinate that is outside of every image, with all others added */
     WARP = 32,
 };
@@ -82,16 +82,13 @@ struct conv_place {
 };
 
 /* The places of the summed indices of a step, in shared memory. */
-template <int DEPTH> struct alignas(16) step_places {
-    int b[DEPTH], y[DEPTH], x[DEPTH], a[DEPTH];
-};
-struct alignas(16) four_numbers {
+template <int DEPTH> struct alignas(16) step_places { int b[DEPTH], y[DEPTH], x[DEPTH], a[DEPTH]; };
+struct alignas(16) four_ints {
     int at[4];
 };
 
 static __device__ __forceinline__ conv_place place_of(const gd_cuda_conv_tiled &p,
-                                                      const gd_cuda_conv_split &split,
-                                                      int number) {
+                                                      const gd_cuda_conv_split &split, int number) {
     const int j = split_off(split.width, &number), i = split_off(split.height, &number);
     conv_place place;
     place.y = split.first[0] + i * split.step[0];
@@ -146,17 +143,19 @@ static __device__ __forceinline__ const float *keep_pointer(const float *pointer
 /* Copies the operands of each step to shared memory. */
 template <typename S> struct tile_copier {
     enum {
-        ROW_RANGE = S::ROWS <= 32 ? 32 : S::ROWS <= 64 ? 64 : 128,
+        ROW_RANGE = S::ROWS <= 32   ? 32
+                    : S::ROWS <= 64 ? 64
+                                    : 128,
         LEFT = S::DEPTH * ROW_RANGE / S::THREADS,
         RIGHT = S::DEPTH * S::COLUMNS / S::THREADS,
     };
     static_assert(RIGHT % 4 == 0, "places are read four at a time");
     static_assert(S::WARPS % (S::DEPTH / 8) == 0, "a warp loads the same products of each step");
     float left[LEFT], right[RIGHT]; /* the thread's elements of a step */
-    const float *a, *b; /* at the row of `left` and at the column of the thread */
-    int y, x;           /* coordinates of the column */
-    bool gathers;       /* the thread copies its column: it is not the one of row_sums */
-    int rows;           /* of the product, from the first row of the tile on, at most its rows */
+    const float *a, *b;             /* at the row of `left` and at the column of the thread */
+    int y, x;                       /* coordinates of the column */
+    bool gathers; /* the thread copies its column: it is not the one of row_sums */
+    int rows;     /* of the product, from the first row of the tile on, at most its rows */
     int left_row, left_depth, row_step, depth_step;
 
     __device__ __forceinline__ void begin(const gd_cuda_conv_tiled &p, const conv_task &t,
@@ -215,9 +214,9 @@ template <typename S> struct tile_copier {
         const int height = p.b_size[0], width = p.b_size[1], first = right_depth();
 #pragma unroll
         for (int e = 0; e < RIGHT; e += 4) {
-            const four_numbers at = *(const four_numbers *)(places.b + first + e),
-                               down = *(const four_numbers *)(places.y + first + e),
-                               across = *(const four_numbers *)(places.x + first + e);
+            const four_ints at = *(const four_ints *)(places.b + first + e),
+                            down = *(const four_ints *)(places.y + first + e),
+                            across = *(const four_ints *)(places.x + first + e);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const bool inside = (unsigned)(y + down.at[i]) < (unsigned)height &&
@@ -227,12 +226,11 @@ template <typename S> struct tile_copier {
         }
     }
     /* Loads elements of b that are all inside; those after the last product are 0. */
-    __device__ __forceinline__ void load_unchecked(const step_places<S::DEPTH> &places,
-                                                   int count) {
+    __device__ __forceinline__ void load_unchecked(const step_places<S::DEPTH> &places, int count) {
         const int first = right_depth();
 #pragma unroll
         for (int e = 0; e < RIGHT; e += 4) {
-            const four_numbers at = *(const four_numbers *)(places.b + first + e);
+            const four_ints at = *(const four_ints *)(places.b + first + e);
 #pragma unroll
             for (int i = 0; i < 4; i++) right[e + i] = __ldg(b + at.at[i]);
         }
@@ -264,8 +262,8 @@ template <typename S> struct tile_copier {
     }
     /* Stores them in a stage of shared memory. */
     __device__ __forceinline__ void store_step(float *stage) const {
-        float *to = stage + S::DEPTH * S::LEFT + right_depth() * S::COLUMNS +
-                    (int)threadIdx.x % S::COLUMNS;
+        float *to =
+            stage + S::DEPTH * S::LEFT + right_depth() * S::COLUMNS + (int)threadIdx.x % S::COLUMNS;
         if (gathers)
 #pragma unroll
             for (int e = 0; e < RIGHT; e++) to[e * S::COLUMNS] = right[e];
@@ -277,9 +275,7 @@ template <typename S> struct tile_copier {
     }
 };
 
-template <int N> struct alignas(4 * N) float_vector {
-    float at[N];
-};
+template <int N> struct alignas(4 * N) float_vector { float at[N]; };
 
 /* Adds the products of one step and the thread's slice to its sums. */
 template <typename S>
@@ -298,16 +294,15 @@ static __device__ __forceinline__ void multiply_step(const float *stage,
                                                           r * S::ROW_THREADS * S::ROW_VECTOR);
 #pragma unroll
         for (int c = 0; c < S::COLUMNS_EACH / S::COLUMN_VECTOR; c++)
-            b[c] = *(const float_vector<S::COLUMN_VECTOR> *)(right + d * S::COLUMNS +
-                                                             c * S::COLUMN_THREADS *
-                                                                 S::COLUMN_VECTOR);
+            b[c] =
+                *(const float_vector<S::COLUMN_VECTOR> *)(right + d * S::COLUMNS +
+                                                          c * S::COLUMN_THREADS * S::COLUMN_VECTOR);
 #pragma unroll
         for (int r = 0; r < S::ROWS_EACH; r++)
 #pragma unroll
             for (int c = 0; c < S::COLUMNS_EACH; c++)
-                sum[r][c] =
-                    fmaf(a[r / S::ROW_VECTOR].at[r % S::ROW_VECTOR],
-                         b[c / S::COLUMN_VECTOR].at[c % S::COLUMN_VECTOR], sum[r][c]);
+                sum[r][c] = fmaf(a[r / S::ROW_VECTOR].at[r % S::ROW_VECTOR],
+                                 b[c / S::COLUMN_VECTOR].at[c % S::COLUMN_VECTOR], sum[r][c]);
     }
 }
 
@@ -325,10 +320,9 @@ static __device__ __forceinline__ void add_sums(float (*total)[S::COLUMNS_EACH],
 
 /* Computes the sums of the thread's part of a tile, over the products of its slice. */
 template <typename S>
-static __device__ __forceinline__ void sum_task(const gd_cuda_conv_tiled &p, const conv_task &t,
-                                                tile_copier<S> &copier,
-                                                step_places<S::DEPTH> *places,
-                                                float *stages, float (*sum)[S::COLUMNS_EACH]) {
+static __device__ __forceinline__ void
+sum_task(const gd_cuda_conv_tiled &p, const conv_task &t, tile_copier<S> &copier,
+         step_places<S::DEPTH> *places, float *stages, float (*sum)[S::COLUMNS_EACH]) {
     float total[S::ROWS_EACH][S::COLUMNS_EACH];
     const int steps = (t.end - t.first + S::DEPTH - 1) / S::DEPTH;
     int stage = 0, summed = 0;
@@ -492,12 +486,12 @@ static __device__ __forceinline__ void convolve_tile(const gd_cuda_conv_tiled &p
     elements.store(p, t);
 }
 
-#define FAST_KERNEL(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds,     \
-                    speed)                                                                          \
-    typedef fast_tile<rows, columns, rows_each, columns_each, slices, depth, folds> tile_##name;    \
-    extern "C" __global__ void __launch_bounds__(tile_##name::THREADS, blocks)                      \
-        gd_convolve_tiled_##name(const __grid_constant__ gd_cuda_conv_tiled p) {                    \
-        RETURN_IF_FAILED(p.call);                                                                   \
-        convolve_tile<tile_##name>(p);                                                              \
+#define FAST_KERNEL(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds,  \
+                    speed)                                                                       \
+    typedef fast_tile<rows, columns, rows_each, columns_each, slices, depth, folds> tile_##name; \
+    extern "C" __global__ void __launch_bounds__(tile_##name::THREADS, blocks)                   \
+        gd_convolve_tiled_##name(const __grid_constant__ gd_cuda_conv_tiled p) {                 \
+        RETURN_IF_FAILED(p.call);                                                                \
+        convolve_tile<tile_##name>(p);                                                           \
     }
 GD_CUDA_CONV_FAST_TILES(FAST_KERNEL)

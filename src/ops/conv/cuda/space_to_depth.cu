@@ -22,8 +22,7 @@ extern "C" __global__ void gd_space_to_depth(const __grid_constant__ gd_cuda_spa
                       dx = place - dy * p.block;
             const int y = i * p.block + dy - p.shift_y, x = j * p.block + dx - p.shift_x;
             const bool inside = dy < p.block && y >= 0 && y < p.height && x >= 0 && x < p.width;
-            values[k] =
-                inside ? plane[c * p.channel_stride + y * p.y_stride + x * p.x_stride] : 0;
+            values[k] = inside ? plane[c * p.channel_stride + y * p.y_stride + x * p.x_stride] : 0;
         }
         ((uint4 *)p.blocks)[e] = *(const uint4 *)values;
     }
@@ -41,7 +40,8 @@ extern "C" __global__ void gd_depth_to_space(const __grid_constant__ gd_cuda_spa
                   j = (x + p.shift_x) / p.block, dx = (x + p.shift_x) % p.block;
         const long long from = ((n * p.blocks_y + i) * p.blocks_x + j) * p.depth +
                                (dy * p.block + dx) * p.channels + c;
-        ((uint16_t *)p.plane)[n * p.n_stride + c * p.channel_stride + y * p.y_stride +
-                              x * p.x_stride] = ((const uint16_t *)p.blocks)[from];
+        ((uint16_t *)
+             p.plane)[n * p.n_stride + c * p.channel_stride + y * p.y_stride + x * p.x_stride] =
+            ((const uint16_t *)p.blocks)[from];
     }
 }

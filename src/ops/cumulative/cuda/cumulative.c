@@ -75,7 +75,7 @@ static gd_status run_cumsum(gd_kernel_call *call) {
     p.kind = GD_CUDA_CUMULATIVE_SUM;
     p.exclusive = o->exclusive;
     p.reverse = o->reverse;
-    p.truth = o->dtype == GD_BOOL;
+    p.as_bool = o->dtype == GD_BOOL;
     return queue_cumulative(call->device, &p);
 }
 static size_t cumsum_workspace(const gd_kernel_call *call) {
@@ -88,7 +88,7 @@ static gd_status run_cumprod(gd_kernel_call *call) {
     p.kind = GD_CUDA_CUMULATIVE_PRODUCT;
     p.exclusive = o->exclusive;
     p.reverse = o->reverse;
-    p.truth = o->dtype == GD_BOOL;
+    p.as_bool = o->dtype == GD_BOOL;
     return queue_cumulative(call->device, &p);
 }
 static size_t cumprod_workspace(const gd_kernel_call *call) {

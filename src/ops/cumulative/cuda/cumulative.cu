@@ -9,8 +9,8 @@ static __device__ __forceinline__ void load_value(const gd_cuda_cumulative &p, l
 }
 static __device__ __forceinline__ void load_value(const gd_cuda_cumulative &p, long long at,
                                                   uint64_t &value) {
-    value = p.truth ? load_real(p.x_dtype, p.x, at) != 0
-                    : (uint64_t)load_integer(p.x_dtype, p.x, at);
+    value =
+        p.as_bool ? load_real(p.x_dtype, p.x, at) != 0 : (uint64_t)load_integer(p.x_dtype, p.x, at);
 }
 static __device__ __forceinline__ void store_value(const gd_cuda_cumulative &p, long long at,
                                                    double value) {
@@ -62,12 +62,9 @@ static __device__ __forceinline__ T apply_map(gd_cuda_cumulative_kind kind, T sc
     return scale * y + offset;
 }
 
-template <class T> struct chunk_map {
-    T scale, offset;
-};
+template <class T> struct chunk_map { T scale, offset; };
 
-template <class T>
-static __device__ void compute_maps(const gd_cuda_cumulative &p) {
+template <class T> static __device__ void compute_maps(const gd_cuda_cumulative &p) {
     chunk_map<T> *maps = (chunk_map<T> *)p.maps;
     for (EACH(i, p.lines.count * p.chunks)) {
         const line_chunk c = chunk_of(p, i % p.lines.count, i / p.lines.count);
@@ -105,8 +102,7 @@ static __device__ T finish_chunk(const gd_cuda_cumulative &p, const chunk_map<T>
 }
 
 /* Replaces the offset of each map by the result before the chunk. */
-template <class T>
-static __device__ void compute_starts(const gd_cuda_cumulative &p) {
+template <class T> static __device__ void compute_starts(const gd_cuda_cumulative &p) {
     for (EACH(line, p.lines.count)) {
         chunk_map<T> *map = (chunk_map<T> *)p.maps + line;
         T start = p.kind == GD_CUDA_CUMULATIVE_PRODUCT;
@@ -118,8 +114,7 @@ static __device__ void compute_starts(const gd_cuda_cumulative &p) {
     }
 }
 
-template <class T>
-static __device__ void compute_lines(const gd_cuda_cumulative &p) {
+template <class T> static __device__ void compute_lines(const gd_cuda_cumulative &p) {
     const chunk_map<T> *maps = (const chunk_map<T> *)p.maps;
     for (EACH(i, p.lines.count * p.chunks)) {
         const line_chunk c = chunk_of(p, i % p.lines.count, i / p.lines.count);

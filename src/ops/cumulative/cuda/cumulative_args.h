@@ -27,7 +27,7 @@ typedef struct gd_cuda_cumulative {
     gd_cuda_cumulative_kind kind;
     int exclusive, reverse;
     int neighbour; /* LINEAR: the coefficient of the element before */
-    int truth;     /* elements of x count as 0 or 1 */
+    int as_bool;   /* elements of x count as 0 or 1 */
     long long n;   /* elements of a line */
     long long x_step, y_step, a_step;
     long long chunk, chunks; /* elements of a chunk, chunks of a line */

@@ -82,7 +82,8 @@ extern "C" __global__ void gd_index_add_reserve(const __grid_constant__ gd_cuda_
         s.length = length;
         const unsigned lower = (1u << lane) - 1;
         if (is_long)
-            p.segments[p.most_segments - 1 - (first_long + (unsigned)__popc(long_ones & lower))] = s;
+            p.segments[p.most_segments - 1 - (first_long + (unsigned)__popc(long_ones & lower))] =
+                s;
         else p.segments[first_short + (unsigned)__popc(short_ones & lower)] = s;
         p.starts[r] = s.start;
     }
@@ -100,10 +101,7 @@ extern "C" __global__ void gd_index_add_place(const __grid_constant__ gd_cuda_in
 
 /* --- sums ------------------------------------------------------------------------------------- */
 
-template <typename T, int V>
-struct alignas(V * sizeof(T)) vector_of {
-    T at[V];
-};
+template <typename T, int V> struct alignas(V * sizeof(T)) vector_of { T at[V]; };
 
 static __device__ __forceinline__ void narrow(double x, double *y) { *y = x; }
 static __device__ __forceinline__ void narrow(float x, float *y) { *y = x; }
@@ -132,8 +130,7 @@ static __device__ __forceinline__ void add_to_result(T *y,
 }
 
 /* Short segments: a warp adds 32 * V columns of one. */
-template <typename T, int V>
-static __device__ void add_short_segments(const gd_cuda_index_add &p) {
+template <typename T, int V> static __device__ void add_short_segments(const gd_cuda_index_add &p) {
     typedef typename wide_type<T>::type wide;
     const long long parts = (p.width + 32 * V - 1) / (32 * V), segments = p.totals[0];
     const int lane = (int)(threadIdx.x % 32);
@@ -166,10 +163,9 @@ static __device__ void add_short_segments(const gd_cuda_index_add &p) {
 
 /* Adds the rows whose bits are set in words [from, to), in order; several loads are in flight. */
 template <typename T, int V>
-static __device__ __forceinline__ void add_marked_rows(const gd_cuda_index_add &p,
-                                                       typename wide_type<T>::type *sums,
-                                                       const T *src, const unsigned *bits,
-                                                       int from, int to, bool inside) {
+static __device__ __forceinline__ void
+add_marked_rows(const gd_cuda_index_add &p, typename wide_type<T>::type *sums, const T *src,
+                const unsigned *bits, int from, int to, bool inside) {
     enum { AHEAD = 16 / (V > 4 ? 2 : 1) };
     unsigned word = from < to ? bits[from] : 0;
     while (from < to) {
@@ -201,8 +197,7 @@ static __device__ __forceinline__ void add_marked_rows(const gd_cuda_index_add &
 
 /* Long segments: a block adds 32 * V columns of one. A bit for each row of a window of src puts
  * them in order; each warp adds the rows of its part of the window. */
-template <typename T, int V>
-static __device__ void add_long_segments(const gd_cuda_index_add &p) {
+template <typename T, int V> static __device__ void add_long_segments(const gd_cuda_index_add &p) {
     typedef typename wide_type<T>::type wide;
     enum { WORDS = GD_CUDA_ADD_WINDOW / 32 };
     __shared__ unsigned bits[WORDS];
@@ -218,13 +213,13 @@ static __device__ void add_long_segments(const gd_cuda_index_add &p) {
         wide sums[V] = {0};
         for (long long first = 0; first < p.count; first += GD_CUDA_ADD_WINDOW) {
             const long long left = p.count - first;
-            const int words = (int)((left < GD_CUDA_ADD_WINDOW ? left + 31 : GD_CUDA_ADD_WINDOW) / 32);
+            const int words =
+                (int)((left < GD_CUDA_ADD_WINDOW ? left + 31 : GD_CUDA_ADD_WINDOW) / 32);
             for (int k = (int)threadIdx.x; k < words; k += GD_CUDA_LONG_THREADS) bits[k] = 0;
             __syncthreads();
             for (unsigned k = threadIdx.x; k < s.length; k += GD_CUDA_LONG_THREADS) {
                 const long long at = (long long)p.order[s.start + k] - first;
-                if (at >= 0 && at < GD_CUDA_ADD_WINDOW)
-                    atomicOr(&bits[at / 32], 1u << (at % 32));
+                if (at >= 0 && at < GD_CUDA_ADD_WINDOW) atomicOr(&bits[at / 32], 1u << (at % 32));
             }
             __syncthreads();
             const int share = (words + GD_CUDA_LONG_WARPS - 1) / GD_CUDA_LONG_WARPS;
@@ -245,17 +240,17 @@ static __device__ void add_long_segments(const gd_cuda_index_add &p) {
     }
 }
 
-#define INDEX_ADD_KERNEL(name, threads, function)                                      \
-    extern "C" __global__ void __launch_bounds__(threads)                              \
-        gd_index_add_##name(const __grid_constant__ gd_cuda_index_add p) {             \
-        RETURN_IF_FAILED(p.call);                                                      \
-        function(p);                                                                   \
+#define INDEX_ADD_KERNEL(name, threads, function)                          \
+    extern "C" __global__ void __launch_bounds__(threads)                  \
+        gd_index_add_##name(const __grid_constant__ gd_cuda_index_add p) { \
+        RETURN_IF_FAILED(p.call);                                          \
+        function(p);                                                       \
     }
 #define COMMA ,
-#define INDEX_ADD_KERNELS(dtype, T, V)                                                          \
-    INDEX_ADD_KERNEL(short_##dtype, GD_CUDA_ADD_THREADS, add_short_segments<T COMMA 1>)         \
-    INDEX_ADD_KERNEL(short_##dtype##_vector, GD_CUDA_ADD_THREADS, add_short_segments<T COMMA V>)\
-    INDEX_ADD_KERNEL(long_##dtype, GD_CUDA_LONG_THREADS, add_long_segments<T COMMA 1>)          \
+#define INDEX_ADD_KERNELS(dtype, T, V)                                                           \
+    INDEX_ADD_KERNEL(short_##dtype, GD_CUDA_ADD_THREADS, add_short_segments<T COMMA 1>)          \
+    INDEX_ADD_KERNEL(short_##dtype##_vector, GD_CUDA_ADD_THREADS, add_short_segments<T COMMA V>) \
+    INDEX_ADD_KERNEL(long_##dtype, GD_CUDA_LONG_THREADS, add_long_segments<T COMMA 1>)           \
     INDEX_ADD_KERNEL(long_##dtype##_vector, GD_CUDA_LONG_THREADS, add_long_segments<T COMMA V>)
 
 INDEX_ADD_KERNELS(f64, double, 2)

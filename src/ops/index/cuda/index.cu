@@ -43,8 +43,7 @@ static __device__ int64_t combine_integers(gd_cuda_scatter_mode mode, int64_t ol
 
 /* f32 is computed in f64: one rounding of an exact sum or product gives the bits of f32. */
 static __device__ void combine_element(const gd_cuda_scatter &p, long long to, long long from) {
-    if (p.mode == GD_CUDA_SCATTER_SET)
-        copy_element(p.bytes, p.y, to, p.src, from);
+    if (p.mode == GD_CUDA_SCATTER_SET) copy_element(p.bytes, p.y, to, p.src, from);
     else if (is_float(p.y_dtype))
         store_real(p.y_dtype, p.y, to,
                    combine_reals(p.mode, load_real(p.y_dtype, p.y, to),
@@ -69,9 +68,9 @@ static __device__ __forceinline__ void load_targets(const gd_cuda_scatter &p, lo
                                                     long long *targets) {
 #pragma unroll
     for (int k = 0; k < TARGETS; k++)
-        targets[k] = t + k < p.length ? load_integer(p.index_dtype, p.index,
-                                                     index_at + (t + k) * p.index_step)
-                                      : 0;
+        targets[k] = t + k < p.length
+                         ? load_integer(p.index_dtype, p.index, index_at + (t + k) * p.index_step)
+                         : 0;
 #pragma unroll
     for (int k = 0; k < TARGETS; k++) {
         const long long target = targets[k];

@@ -24,7 +24,7 @@ enum {
     ONE_BLOCK_SCORES = 1 << 14, /* a problem with fewer scores is computed by one block */
     WARP_CLASSES = 1024,        /* rows of more scores are read by a block */
     WARP_THREADS = 256,
-    MOST_BLOCKS = 1 << 20,
+    MAX_BLOCKS = 1 << 20,
 };
 
 /* The scores have the shape `x`: outer, classes, inner. */
@@ -80,8 +80,8 @@ static gd_status queue_loss(const gd_kernel_call *call, gd_cuda_class_loss *p,
     }
     p->terms = call->workspace;
     long long blocks = (items + in_block - 1) / in_block;
-    status = gd_cuda_launch(call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS,
-                            threads, p);
+    status =
+        gd_cuda_launch(call->device, kernel, blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS, threads, p);
     if (status != GD_OK || (p->each && !p->total)) return status;
     return gd_cuda_launch(call->device, &loss_total, 1, GD_CUDA_TOTAL_THREADS, p);
 }
@@ -171,7 +171,7 @@ static gd_status run_index_cross_entropy_grad(gd_kernel_call *call) {
     const bool aligned = (((uintptr_t)p.x ^ (uintptr_t)p.gx) & 15) == 0;
     if (p.inner == 1 && p.classes >= GD_CUDA_LOSS_THREADS && aligned)
         return gd_cuda_launch(call->device, &entropy_grad_rows,
-                              p.outer < MOST_BLOCKS ? p.outer : MOST_BLOCKS, GD_CUDA_LOSS_THREADS,
+                              p.outer < MAX_BLOCKS ? p.outer : MAX_BLOCKS, GD_CUDA_LOSS_THREADS,
                               &p);
     return gd_cuda_launch_each(call->device, &entropy_grad_elements, gd_cuda_count(&call->out[0]),
                                &p);

@@ -76,8 +76,7 @@ extern "C" __global__ void __launch_bounds__(GD_CUDA_TOTAL_THREADS)
 /* --- cross-entropy ---------------------------------------------------------------------------- */
 
 /* What the loss of a position needs to know of its scores. */
-template <typename W>
-struct score_sums {
+template <typename W> struct score_sums {
     online_sum<W, false> exps;
     W weighted, weights; /* sums of weight * x and of the weights, for label smoothing */
     __device__ __forceinline__ void start() {
@@ -101,8 +100,8 @@ struct score_sums {
 /* The term of a position, from the sums over its scores and the target's score. */
 template <typename T, typename W>
 static __device__ __forceinline__ void finish_position(const parameters &p, long long position,
-                                                       long long c, const score_sums<W> &s,
-                                                       W score, double *sum, double *total) {
+                                                       long long c, const score_sums<W> &s, W score,
+                                                       double *sum, double *total) {
     const W all = s.exps.largest == -(W)INFINITY ? (W)NAN : s.exps.sum;
     double term = 0, weight = 0;
     if (c >= 0) {
@@ -133,17 +132,16 @@ static __device__ void entropy_rows(const parameters &p, void *memory) {
         const long long target = load_integer(p.target_dtype, p.target, row);
         score_sums<W> s;
         s.start();
-        visit_row<T>(scores, p.classes, thread, threads,
-                     [&](long long c, const W *x, auto count) {
-                         s.template add<T, decltype(count)::value>(p, c, x);
-                     });
+        visit_row<T>(scores, p.classes, thread, threads, [&](long long c, const W *x, auto count) {
+            s.template add<T, decltype(count)::value>(p, c, x);
+        });
         if (BLOCK) s.exps.join_block((W *)memory, threads);
         else s.exps.join_warp();
         if (p.smoothing > 0) {
             s.weighted = BLOCK ? sum_of_block(s.weighted, (W *)memory, threads)
                                : sum_of_lanes(s.weighted, 32);
-            s.weights = BLOCK ? sum_of_block(s.weights, (W *)memory, threads)
-                              : sum_of_lanes(s.weights, 32);
+            s.weights =
+                BLOCK ? sum_of_block(s.weights, (W *)memory, threads) : sum_of_lanes(s.weights, 32);
         }
         if (thread == 0) {
             const long long c = check_class(p, row, target);
@@ -183,8 +181,7 @@ static __device__ __forceinline__ void read_scores(const parameters &p, const T 
 }
 
 /* Any `inner`: neighbouring threads compute neighbouring positions. */
-template <typename T>
-static __device__ void entropy_lines(const parameters &p, void *memory) {
+template <typename T> static __device__ void entropy_lines(const parameters &p, void *memory) {
     typedef typename wide_type<T>::type W;
     double sum = 0, total = 0;
     for (EACH(position, p.outer * p.inner)) {
@@ -201,8 +198,7 @@ static __device__ void entropy_lines(const parameters &p, void *memory) {
     if (threadIdx.x == 0) store_loss(p, sum, total);
 }
 
-template <typename T>
-static __device__ void likelihood_terms(const parameters &p, void *memory) {
+template <typename T> static __device__ void likelihood_terms(const parameters &p, void *memory) {
     double sum = 0, total = 0;
     for (EACH(position, p.outer * p.inner)) {
         const long long n = position / p.inner,
@@ -221,12 +217,12 @@ static __device__ void likelihood_terms(const parameters &p, void *memory) {
     if (threadIdx.x == 0) store_loss(p, sum, total);
 }
 
-#define LOSS_KERNEL(name, threads, blocks, ...)                             \
-    extern "C" __global__ void __launch_bounds__(threads, blocks)           \
-        gd_##name(const __grid_constant__ gd_cuda_class_loss p) {           \
-        RETURN_IF_FAILED(p.call);                                           \
-        __shared__ double memory[64]; /* of barriers: __syncthreads */      \
-        WITH_FLOAT_TYPE(p.dtype, __VA_ARGS__(p, memory))                    \
+#define LOSS_KERNEL(name, threads, blocks, ...)                        \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)      \
+        gd_##name(const __grid_constant__ gd_cuda_class_loss p) {      \
+        RETURN_IF_FAILED(p.call);                                      \
+        __shared__ double memory[64]; /* of barriers: __syncthreads */ \
+        WITH_FLOAT_TYPE(p.dtype, __VA_ARGS__(p, memory))               \
     }
 LOSS_KERNEL(cross_entropy_block_rows, GD_CUDA_LOSS_THREADS, 5, entropy_rows<T, true>)
 LOSS_KERNEL(cross_entropy_warp_rows, GD_CUDA_TOTAL_THREADS, 1, entropy_rows<T, false>)
@@ -242,8 +238,7 @@ static __device__ __forceinline__ double gradient_of_term(const parameters &p, l
 }
 
 /* The factors of a position: gx = pull exp(x - shift) - even weight, minus own at its class. */
-template <typename W>
-struct position_factors {
+template <typename W> struct position_factors {
     W shift, pull, own, even;
     long long c;
 };
@@ -271,7 +266,8 @@ static __device__ __forceinline__ position_factors<W> factors_of(const parameter
 /* `e` is exp(x - shift) of the score x of class c. */
 template <typename T, typename W>
 static __device__ __forceinline__ W gradient_of_exp(const parameters &p,
-                                                    const position_factors<W> &f, long long c, W e) {
+                                                    const position_factors<W> &f, long long c,
+                                                    W e) {
     if (f.c < 0) return 0;
     W g = f.pull * e;
     if (p.smoothing > 0) g -= f.even * weight_of<T>(p, c);
@@ -295,8 +291,7 @@ static __device__ __forceinline__ double sum_of_weights(const parameters &p, dou
 
 /* Rows of scores, each by a block. x and gx have the same address modulo 16, so that vectors of
  * one are vectors of the other. */
-template <typename T>
-static __device__ void entropy_grad_rows(const parameters &p, void *memory) {
+template <typename T> static __device__ void entropy_grad_rows(const parameters &p, void *memory) {
     typedef typename wide_type<T>::type W;
     const double all = sum_of_weights<T>(p, (double *)memory);
     for (long long row = blockIdx.x; row < p.outer; row += gridDim.x) {
@@ -326,24 +321,22 @@ static __device__ void entropy_grad_elements(const parameters &p, void *memory) 
     }
 }
 
-template <typename T>
-static __device__ void likelihood_grad_elements(const parameters &p, void *) {
+template <typename T> static __device__ void likelihood_grad_elements(const parameters &p, void *) {
     typedef typename wide_type<T>::type W;
     for (EACH(i, p.outer * p.classes * p.inner)) {
         const long long line = i / p.inner, n = line / p.classes, c = line - n * p.classes;
         const long long position = n * p.inner + (i - line * p.inner);
         const bool named = class_of(p, position) == c;
-        narrow(((T *)p.gx)[i],
-               named ? (W)(-gradient_of_term(p, position) *
-                           (p.weight ? load_real(p.weight_dtype, p.weight, c) : 1.0))
-                     : (W)0);
+        narrow(((T *)p.gx)[i], named
+                                   ? (W)(-gradient_of_term(p, position) *
+                                         (p.weight ? load_real(p.weight_dtype, p.weight, c) : 1.0))
+                                   : (W)0);
     }
 }
 
 /* One block computes the loss, then its gradient from the statistics and the total that it has
  * stored. */
-template <typename T>
-static __device__ void entropy_with_grad(const parameters &p, void *memory) {
+template <typename T> static __device__ void entropy_with_grad(const parameters &p, void *memory) {
     if (p.lines) entropy_lines<T>(p, memory);
     else entropy_rows<T, false>(p, memory);
     __syncthreads();
@@ -409,8 +402,11 @@ static __device__ void entropy_of_threads(const parameters &p, double *memory) {
     sum_pairs_of_block(sum, total, memory);
     if (!inside) return;
     const W scale = 1 / (s.exps.largest == -(W)INFINITY ? (W)NAN : s.exps.sum);
-    const position_factors<W> f = make_factors<T>(
-        p, c, c < 0 ? 0 : p.mean ? gy / total : gy, s.exps.largest, scale, all_weights);
+    const position_factors<W> f = make_factors<T>(p, c,
+                                                  c < 0    ? 0
+                                                  : p.mean ? gy / total
+                                                           : gy,
+                                                  s.exps.largest, scale, all_weights);
 #pragma unroll
     for (int k = 0; k < MOST; k++)
         if (k < classes)

@@ -111,14 +111,14 @@ static gd_cuda_kernel *product_kernel(gd_dtype a, gd_dtype b, gd_dtype y) {
 }
 
 static gd_status queue_product(gd_kernel_call *call, gd_cuda_matmul *p) {
-    enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
+    enum { MAX_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
     const gd_dtype dtype = call->out[0].dtype;
     p->call = gd_cuda_call_of(call);
     p->partials = call->workspace;
     const long long blocks = count_tiles(p) * p->parts;
     gd_status status =
         gd_cuda_launch(call->device, product_kernel(call->in[0].dtype, call->in[1].dtype, dtype),
-                       blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, THREADS, p);
+                       blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS, THREADS, p);
     if (status == GD_OK && p->parts > 1)
         status = gd_cuda_launch_each(call->device,
                                      dtype == GD_F64           ? &parts_f64

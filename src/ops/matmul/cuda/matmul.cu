@@ -11,15 +11,14 @@ enum {
     TILE = GD_CUDA_MATMUL_TILE,
     DEPTH = GD_CUDA_MATMUL_DEPTH,
     THREADS = GD_CUDA_MATMUL_THREADS,
-    ROW = TILE + 4,   /* elements of a row in shared memory: spreads columns over banks */
-    EACH_SIDE = 4,    /* a thread computes 4 x 4 elements */
+    ROW = TILE + 4, /* elements of a row in shared memory: spreads columns over banks */
+    EACH_SIDE = 4,  /* a thread computes 4 x 4 elements */
     SIDE = TILE / EACH_SIDE,
     SUM_LENGTH = 512, /* products that are summed before they are added to the total */
 };
 
 /* How elements become numbers of the compute type C: elements of type T, or of any dtype. */
-template <typename C, typename T>
-struct typed_loads {
+template <typename C, typename T> struct typed_loads {
     static __device__ __forceinline__ C load(const gd_cuda_matrix &m, long long at) {
         return (C)widen(((const T *)m.data)[at]);
     }
@@ -47,9 +46,8 @@ static __device__ __forceinline__ float multiply_add(float a, float b, float c) 
 static __device__ __forceinline__ double multiply_add(double a, double b, double c) {
     return fma(a, b, c);
 }
-static __device__ __forceinline__ unsigned long long multiply_add(unsigned long long a,
-                                                                  unsigned long long b,
-                                                                  unsigned long long c) {
+static __device__ __forceinline__ unsigned long long
+multiply_add(unsigned long long a, unsigned long long b, unsigned long long c) {
     return a * b + c; /* wraps */
 }
 
@@ -71,14 +69,12 @@ static __device__ __noinline__ void store_sum(const gd_cuda_matmul &p, long long
 }
 static __device__ __noinline__ void store_sum(const gd_cuda_matmul &p, long long at, long long j,
                                               unsigned long long sum) {
-    if (p.bias)
-        sum += (unsigned long long)load_integer(p.bias_dtype, p.bias, j * p.bias_stride);
+    if (p.bias) sum += (unsigned long long)load_integer(p.bias_dtype, p.bias, j * p.bias_stride);
     store_integer(p.y.dtype, p.y.data, at, (int64_t)sum);
 }
 
-static __device__ __noinline__ long long batch_offset(const gd_cuda_matmul &p,
-                                                      const gd_cuda_matrix &matrix,
-                                                      long long number) {
+static __device__ __noinline__ long long
+batch_offset(const gd_cuda_matmul &p, const gd_cuda_matrix &matrix, long long number) {
     long long at = 0;
 #pragma unroll 1
     for (int d = p.batch_rank - 1; d >= 0; d--) {
@@ -94,10 +90,9 @@ static __device__ __forceinline__ long long magnitude(long long x) { return x < 
  * to[depth][across], with zeros beyond the matrix. Neighbouring threads read along the smaller
  * stride. */
 template <typename C, typename L>
-static __device__ __forceinline__ void load_tile(C (*to)[ROW], const gd_cuda_matrix &m,
-                                                 long long base, long long stride,
-                                                 long long depth_stride, long long i,
-                                                 long long size, long long k, long long end) {
+static __device__ __forceinline__ void
+load_tile(C (*to)[ROW], const gd_cuda_matrix &m, long long base, long long stride,
+          long long depth_stride, long long i, long long size, long long k, long long end) {
     const bool depth_first = magnitude(depth_stride) < magnitude(stride);
 #pragma unroll
     for (int e = (int)threadIdx.x; e < TILE * DEPTH; e += THREADS) {
@@ -120,8 +115,7 @@ static __device__ __forceinline__ void multiply_matrices(const gd_cuda_matmul &p
                         i = item % tiles / tiles_n * TILE, j = item % tiles_n * TILE;
         const long long from_a = batch_offset(p, p.a, matrix),
                         from_b = batch_offset(p, p.b, matrix);
-        const long long first = part * p.chunk,
-                        end = first + p.chunk < p.k ? first + p.chunk : p.k;
+        const long long first = part * p.chunk, end = first + p.chunk < p.k ? first + p.chunk : p.k;
         C total[EACH_SIDE][EACH_SIDE] = {}, sum[EACH_SIDE][EACH_SIDE] = {};
         int summed = 0;
 #pragma unroll 1
@@ -165,8 +159,7 @@ static __device__ __forceinline__ void multiply_matrices(const gd_cuda_matmul &p
 }
 
 /* Adds the parts of each element. */
-template <typename C>
-static __device__ __forceinline__ void add_parts(const gd_cuda_matmul &p) {
+template <typename C> static __device__ __forceinline__ void add_parts(const gd_cuda_matmul &p) {
     const long long count = p.batches * p.m * p.n;
     for (EACH(e, count)) {
         const long long matrix = e / (p.m * p.n), i = e / p.n % p.m, j = e % p.n;
@@ -177,18 +170,18 @@ static __device__ __forceinline__ void add_parts(const gd_cuda_matmul &p) {
     }
 }
 
-#define PRODUCT_KERNEL(name, C, ...)                                     \
-    extern "C" __global__ void __launch_bounds__(THREADS)                \
-        gd_matmul_##name(const __grid_constant__ gd_cuda_matmul p) {     \
-        RETURN_IF_FAILED(p.call);                                        \
-        __shared__ C a[DEPTH][ROW], b[DEPTH][ROW];                       \
-        multiply_matrices<C, __VA_ARGS__>(p, a, b);                      \
+#define PRODUCT_KERNEL(name, C, ...)                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS)            \
+        gd_matmul_##name(const __grid_constant__ gd_cuda_matmul p) { \
+        RETURN_IF_FAILED(p.call);                                    \
+        __shared__ C a[DEPTH][ROW], b[DEPTH][ROW];                   \
+        multiply_matrices<C, __VA_ARGS__>(p, a, b);                  \
     }
-#define SUM_KERNEL(name, C)                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS)                \
+#define SUM_KERNEL(name, C)                                                \
+    extern "C" __global__ void __launch_bounds__(THREADS)                  \
         gd_matmul_parts_##name(const __grid_constant__ gd_cuda_matmul p) { \
-        RETURN_IF_FAILED(p.call);                                        \
-        add_parts<C>(p);                                                 \
+        RETURN_IF_FAILED(p.call);                                          \
+        add_parts<C>(p);                                                   \
     }
 
 /* Both operands are f32, f16 or bf16; or the operands differ and y is such a float. */

@@ -45,11 +45,11 @@ static bool make_operands(const gd_product_problem *q, operands *o) {
 
 /* --- the three ops ---------------------------------------------------------------------------- */
 
-enum { MOST_LAUNCHES = 64 }; /* one for each matrix of the outer batch */
+enum { MAX_LAUNCHES = 64 }; /* one for each matrix of the outer batch */
 
 static bool match_problem(const gd_product_problem *q) {
     operands o;
-    return q->batches <= INT32_MAX && q->outer_count <= MOST_LAUNCHES && q->a.batch >= 0 &&
+    return q->batches <= INT32_MAX && q->outer_count <= MAX_LAUNCHES && q->a.batch >= 0 &&
            q->b.batch >= 0 && q->y.batch >= 0 && make_operands(q, &o);
 }
 

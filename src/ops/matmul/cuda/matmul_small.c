@@ -30,10 +30,10 @@ static const struct {
     {2600, 2240, 250}, {1900, 1280, 180}, {1300, 680, 110}, {1000, 420, 80}};
 
 enum {
-    MOST_WORK = 1 << 27,    /* multiply-adds of a product */
-    MOST_RESULTS = 1 << 20, /* elements of y */
-    MOST_PLAIN_RESULTS = 1 << 19,
-    MOST_PARTS = 32,
+    MAX_WORK = 1 << 27,    /* multiply-adds of a product */
+    MAX_RESULTS = 1 << 20, /* elements of y */
+    MAX_PLAIN_RESULTS = 1 << 19,
+    MAX_PARTS = 32,
     DIVIDED_TIME = 1000, /* more if the depth is divided into parts */
     OVERLAP = 87,        /* percent: blocks that share a multiprocessor take less than in turn */
 };
@@ -77,7 +77,7 @@ gd_small_division gd_small_launch_choose(const gd_small_launch *l) {
         int64_t count = 0;
         for (int k = 0; k < l->parameters.count; k++)
             count += count_tiles(&l->parameters.at[k], &tiles[i]);
-        const int most = count <= GD_SMALL_PRODUCT_COUNTERS ? MOST_PARTS : 1;
+        const int most = count <= GD_SMALL_PRODUCT_COUNTERS ? MAX_PARTS : 1;
         for (int parts = 1; parts <= most; parts *= 2) {
             const int64_t time = estimate_time(l, i, parts);
             if (time >= best) continue;
@@ -130,9 +130,9 @@ gd_small_product *gd_small_launch_add(gd_small_launch *l, const gd_product_probl
     if (q->dtype != GD_F32 || q->batches != 1 || q->outer_count != 1 || q->y.column != 1 ||
         !(deep_a || q->a.row == 1) || !(deep_b || q->b.column == 1))
         return NULL;
-    if (!is_int(a_stride) || !is_int(b_stride) || !is_int(q->y.row) || q->m > MOST_WORK ||
-        q->n > MOST_WORK || q->k > MOST_WORK || q->m * q->n > MOST_RESULTS ||
-        q->m * q->n * q->k > MOST_WORK)
+    if (!is_int(a_stride) || !is_int(b_stride) || !is_int(q->y.row) || q->m > MAX_WORK ||
+        q->n > MAX_WORK || q->k > MAX_WORK || q->m * q->n > MAX_RESULTS ||
+        q->m * q->n * q->k > MAX_WORK)
         return NULL;
     if (l->parameters.count == GD_SMALL_PRODUCT_ENTRIES ||
         (l->parameters.count > 0 && (deep_a != l->deep_a || deep_b != l->deep_b)))
@@ -164,8 +164,8 @@ gd_status gd_small_launch_queue(const gd_kernel_call *call, gd_small_launch *l) 
 
 /* Without a fused epilogue, a library is faster for more results. */
 static bool is_small_enough(const gd_product_problem *q) {
-    return q->m <= MOST_PLAIN_RESULTS && q->n <= MOST_PLAIN_RESULTS &&
-           q->m * q->n <= MOST_PLAIN_RESULTS;
+    return q->m <= MAX_PLAIN_RESULTS && q->n <= MAX_PLAIN_RESULTS &&
+           q->m * q->n <= MAX_PLAIN_RESULTS;
 }
 
 static bool describe_matmul(const gd_kernel_call *call, gd_small_launch *l) {

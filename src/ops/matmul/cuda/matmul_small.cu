@@ -93,8 +93,8 @@ template <int ROWS, int DEPTH, int THREADS, bool DEEP> struct operand {
     }
     __device__ __forceinline__ void load(float *to) {
         if (vector) {
-            float *at = to + (int)threadIdx.x / (LENGTH / 4) * STRIDE +
-                        (int)threadIdx.x % (LENGTH / 4) * 4;
+            float *at =
+                to + (int)threadIdx.x / (LENGTH / 4) * STRIDE + (int)threadIdx.x % (LENGTH / 4) * 4;
             const int bytes = 4 * clamp_count(inner_end - inner);
 #pragma unroll
             for (int v = 0; v < VECTORS; v++)
@@ -160,9 +160,8 @@ template <int COUNT> struct tile_end {
         if (!p.mask && !p.rate) return;
 #pragma unroll
         for (int q = 0; q < COUNT; q++)
-            other[q] = i + q * step < p.m && j < p.n
-                           ? from[(long long)(i + q * step) * stride + j]
-                           : 0;
+            other[q] =
+                i + q * step < p.m && j < p.n ? from[(long long)(i + q * step) * stride + j] : 0;
     }
     /* ReLU and the mask keep NaN. */
     __device__ __forceinline__ void store(const product &p, const float *sum) const {
@@ -193,10 +192,10 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
         STEPS = DEPTH / (2 * SLICES), /* of a stage; a step has two columns of a for each slice */
         STAGE = left::FLOATS + right::FLOATS,
         TILE = ROWS * COLUMNS,
-        ROW = COLUMNS + 4,                       /* of a slice in shared memory */
-        SLICE = ROWS * ROW + (DEEP_B ? 2 : 8),   /* spreads slices over banks */
-        TOTALS = TILE / THREADS,                 /* elements that a thread stores */
-        SUM_SHARES = THREADS / ROWS,             /* threads that add up one row of a */
+        ROW = COLUMNS + 4,                     /* of a slice in shared memory */
+        SLICE = ROWS * ROW + (DEEP_B ? 2 : 8), /* spreads slices over banks */
+        TOTALS = TILE / THREADS,               /* elements that a thread stores */
+        SUM_SHARES = THREADS / ROWS,           /* threads that add up one row of a */
     };
     float *const shared = (float *)product_shared;
     const int block = (int)blockIdx.x - p.first_block, tile = block / p.parts,
@@ -223,8 +222,8 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
     const float old_sum = stores_sum && p.rate ? *sum_to : 0;
     const bool failed = all.call.word->number != 0; /* all arrive while the copies do */
 
-    const int slice = thread / LANES,
-              lane_row = thread % LANES / LANE_COLUMNS, lane_column = thread % LANE_COLUMNS;
+    const int slice = thread / LANES, lane_row = thread % LANES / LANE_COLUMNS,
+              lane_column = thread % LANE_COLUMNS;
     float sum[EACH][EACH] = {}, row_sum = 0;
     int now = 0, next = STAGES - 1; /* stages of the shared memory */
 #pragma unroll 1
@@ -336,12 +335,11 @@ static __device__ __forceinline__ int find_entry(const gd_small_products &p) {
 }
 
 /* The error word is checked before anything is written. */
-#define PRODUCT_KERNEL(name, deep_a, deep_b, rows, columns, depth, threads)          \
-    extern "C" __global__ void __launch_bounds__(threads)                            \
-        gd_small_product_##name(const __grid_constant__ gd_small_products p) {       \
-        wait_for_previous_kernel();                                                  \
-        multiply_tile<rows, columns, depth, threads, deep_a, deep_b>(                \
-            p, p.at[find_entry(p)]);                                                 \
+#define PRODUCT_KERNEL(name, deep_a, deep_b, rows, columns, depth, threads)                   \
+    extern "C" __global__ void __launch_bounds__(threads)                                     \
+        gd_small_product_##name(const __grid_constant__ gd_small_products p) {                \
+        wait_for_previous_kernel();                                                           \
+        multiply_tile<rows, columns, depth, threads, deep_a, deep_b>(p, p.at[find_entry(p)]); \
     }
 /* a and b have contiguous rows (n) or contiguous depth (t) */
 #define TILE_KERNELS(number, ...)                         \

@@ -32,20 +32,20 @@ typedef struct {
     char *sums, *dots; /* partial sums; runs: f64 (n, c), rows: (tasks, c * s) */
 } batch_norm_job;
 
-static double load_number(const batch_norm_job *j, const void *p, int64_t i) {
+static double load_float(const batch_norm_job *j, const void *p, int64_t i) {
     return j->size == 4 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
-static void store_number(const batch_norm_job *j, void *p, int64_t i, double value) {
+static void store_float(const batch_norm_job *j, void *p, int64_t i, double value) {
     if (j->size == 4) ((float *)p)[i] = (float)value;
     else ((double *)p)[i] = value;
 }
 
 /* Stores the number of a channel, for rows once for each of its elements. */
 static void store_channel(const batch_norm_job *j, char *p, int64_t c, double value) {
-    if (!j->rows) store_number(j, p, c, value);
+    if (!j->rows) store_float(j, p, c, value);
     else
-        for (int64_t i = 0; i < j->s; i++) store_number(j, p, c * j->s + i, value);
+        for (int64_t i = 0; i < j->s; i++) store_float(j, p, c * j->s + i, value);
 }
 
 /* The size of axis 1; 0 for a tensor of rank 1, which is empty. */
@@ -82,8 +82,7 @@ static void forward_task(void *arg, int64_t task) {
         char *y = j->y + u * unit * j->size;
         if (j->rows) j->isa->scale_each(unit, x, j->a, j->b, y);
         else
-            j->isa->scale(unit, x, load_number(j, j->a, u % j->c), load_number(j, j->b, u % j->c),
-                          y);
+            j->isa->scale(unit, x, load_float(j, j->a, u % j->c), load_float(j, j->b, u % j->c), y);
     }
 }
 
@@ -99,7 +98,7 @@ static gd_reduction moments_reduction(const gd_view *x, gd_view *mean, gd_view *
     return (gd_reduction){.fold = GD_FOLD_MOMENTS,
                           .type = type,
                           .mask = ((1u << x->rank) - 1u) & ~2u,
-                          .two_numbers = true,
+                          .two_values = true,
                           .y = mean,
                           .y1 = squares};
 }
@@ -134,26 +133,24 @@ static gd_status batch_norm_channels_run(gd_kernel_call *k) {
     for (int64_t c = 0; c < j.c; c++) {
         double m, variance;
         if (o->training) {
-            m = load_number(&j, mean.data, c);
-            variance = load_number(&j, squares.data, c) / count;
+            m = load_float(&j, mean.data, c);
+            variance = load_float(&j, squares.data, c) / count;
             if (running_mean && count > 0) {
-                double from = load_number(&j, running_mean, c),
-                       var = load_number(&j, running_var, c);
-                store_number(&j, running_mean, c, from * (1 - o->momentum) + o->momentum * m);
-                store_number(&j, running_var, c,
-                             var * (1 - o->momentum) +
-                                 o->momentum * variance * count / (count - 1));
+                double from = load_float(&j, running_mean, c), var = load_float(&j, running_var, c);
+                store_float(&j, running_mean, c, from * (1 - o->momentum) + o->momentum * m);
+                store_float(&j, running_var, c,
+                            var * (1 - o->momentum) + o->momentum * variance * count / (count - 1));
             }
         } else {
-            m = load_number(&j, running_mean, c);
-            variance = load_number(&j, running_var, c);
+            m = load_float(&j, running_mean, c);
+            variance = load_float(&j, running_var, c);
         }
         double rstd = 1 / sqrt(variance + o->eps),
-               a = rstd * (weight ? load_number(&j, weight, c) : 1);
+               a = rstd * (weight ? load_float(&j, weight, c) : 1);
         store_channel(&j, j.a, c, a);
-        store_channel(&j, j.b, c, (bias ? load_number(&j, bias, c) : 0) - m * a);
-        if (k->out[1].data) store_number(&j, k->out[1].data, c, m);
-        if (k->out[2].data) store_number(&j, k->out[2].data, c, rstd);
+        store_channel(&j, j.b, c, (bias ? load_float(&j, bias, c) : 0) - m * a);
+        if (k->out[1].data) store_float(&j, k->out[1].data, c, m);
+        if (k->out[2].data) store_float(&j, k->out[2].data, c, rstd);
     }
     j.x = k->in[0].data;
     j.y = k->out[0].data;
@@ -179,7 +176,7 @@ static void dots_task(void *arg, int64_t task) {
         const char *gy = j->gy + u * unit * j->size, *x = j->x + u * unit * j->size;
         if (j->rows) j->isa->dots_each(unit, gy, x, j->mean, sums, dots);
         else
-            j->isa->dots(unit, gy, x, load_number(j, j->mean, u % j->c),
+            j->isa->dots(unit, gy, x, load_float(j, j->mean, u % j->c),
                          (double *)(void *)j->sums + u, (double *)(void *)j->dots + u);
     }
 }
@@ -205,7 +202,7 @@ static void sum_channels(batch_norm_job *j) {
 static double channel_sum(const batch_norm_job *j, const char *sums, int64_t c) {
     if (!j->rows) return ((const double *)(const void *)sums)[c];
     double sum = 0;
-    for (int64_t i = 0; i < j->s; i++) sum += load_number(j, sums, c * j->s + i);
+    for (int64_t i = 0; i < j->s; i++) sum += load_float(j, sums, c * j->s + i);
     return sum;
 }
 
@@ -218,9 +215,9 @@ static void input_grad_task(void *arg, int64_t task) {
             j->isa->input_grad_each(unit, j->gy + at, j->x + at, j->mean, j->a, j->b, j->shift,
                                     j->y + at);
         else
-            j->isa->input_grad(unit, j->gy + at, j->x + at, load_number(j, j->mean, c),
-                               load_number(j, j->a, c), load_number(j, j->b, c),
-                               load_number(j, j->shift, c), j->y + at);
+            j->isa->input_grad(unit, j->gy + at, j->x + at, load_float(j, j->mean, c),
+                               load_float(j, j->a, c), load_float(j, j->b, c),
+                               load_float(j, j->shift, c), j->y + at);
     }
 }
 
@@ -258,7 +255,7 @@ static gd_status batch_norm_grad_channels_run(gd_kernel_call *k) {
     j.b = j.a + vector_bytes(&j);
     j.mean = j.b + vector_bytes(&j);
     j.shift = j.mean + vector_bytes(&j);
-    for (int64_t c = 0; c < j.c; c++) store_channel(&j, j.mean, c, load_number(&j, mean, c));
+    for (int64_t c = 0; c < j.c; c++) store_channel(&j, j.mean, c, load_float(&j, mean, c));
     if (unit_count(&j) > 0) {
         gd_parallel_for(task_count(&j), dots_task, &j);
         sum_channels(&j);
@@ -267,10 +264,10 @@ static gd_status batch_norm_grad_channels_run(gd_kernel_call *k) {
     for (int64_t c = 0; c < j.c; c++) {
         double sum = unit_count(&j) > 0 ? channel_sum(&j, j.sums, c) : 0,
                dot = unit_count(&j) > 0 ? channel_sum(&j, j.dots, c) : 0;
-        double r = load_number(&j, rstd, c), a = r * (weight ? load_number(&j, weight, c) : 1);
+        double r = load_float(&j, rstd, c), a = r * (weight ? load_float(&j, weight, c) : 1);
         /* Without elements r is NaN. */
-        store_number(&j, k->out[1].data, c, count > 0 ? dot * r : 0);
-        store_number(&j, k->out[2].data, c, sum);
+        store_float(&j, k->out[1].data, c, count > 0 ? dot * r : 0);
+        store_float(&j, k->out[2].data, c, sum);
         store_channel(&j, j.a, c, a);
         store_channel(&j, j.b, c, o->training ? -a * r * r * dot / count : 0);
         store_channel(&j, j.shift, c, o->training ? -a * sum / count : 0);

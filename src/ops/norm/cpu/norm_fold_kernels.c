@@ -14,7 +14,7 @@ typedef struct fold_job {
     int64_t channels, n, per_task; /* n: weights of a channel; channels per task */
 } fold_job;
 
-static double load_number(const gd_view *v, int64_t i, double fallback) {
+static double load_float(const gd_view *v, int64_t i, double fallback) {
     if (!v->data) return fallback;
     return v->dtype == GD_F64 ? ((const double *)v->data)[i] : (double)((const float *)v->data)[i];
 }
@@ -22,9 +22,9 @@ static double load_number(const gd_view *v, int64_t i, double fallback) {
 static void fold_channel(const fold_job *j, int64_t c) {
     const gd_kernel_call *k = j->k;
     const gd_norm_fold_options *o = k->attrs;
-    const double s = load_number(&k->in[2], c, 1) / sqrt(load_number(&k->in[5], c, 0) + o->eps);
-    const double b = (load_number(&k->in[1], c, 0) - load_number(&k->in[4], c, 0)) * s +
-                     load_number(&k->in[3], c, 0);
+    const double s = load_float(&k->in[2], c, 1) / sqrt(load_float(&k->in[5], c, 0) + o->eps);
+    const double b = (load_float(&k->in[1], c, 0) - load_float(&k->in[4], c, 0)) * s +
+                     load_float(&k->in[3], c, 0);
     if (k->in[0].dtype == GD_F64) {
         const double *w = (const double *)k->in[0].data + c * j->n;
         double *w2 = (double *)k->out[0].data + c * j->n;

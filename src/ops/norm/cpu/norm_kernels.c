@@ -35,13 +35,13 @@ typedef struct {
     char *gweight, *gbias;
 } norm_job;
 
-static double load_number(const norm_job *j, const char *p, int64_t i) {
+static double load_float(const norm_job *j, const char *p, int64_t i) {
     if (!p) return 0;
     return j->size == 4 ? (double)((const float *)(const void *)p)[i]
                         : ((const double *)(const void *)p)[i];
 }
 
-static void store_number(const norm_job *j, char *p, int64_t i, double value) {
+static void store_float(const norm_job *j, char *p, int64_t i, double value) {
     if (j->size == 4) ((float *)(void *)p)[i] = (float)value;
     else ((double *)(void *)p)[i] = value;
 }
@@ -79,8 +79,8 @@ static void forward_task(void *arg, int64_t task) {
         if (j->centered) j->isa->moments(n, x, &mean, &squares);
         else j->isa->squares(n, x, &squares);
         double rstd = 1 / sqrt(squares / (double)n + j->eps);
-        if (j->mean_out) store_number(j, j->mean_out, row, mean);
-        if (j->rstd_out) store_number(j, j->rstd_out, row, rstd);
+        if (j->mean_out) store_float(j, j->mean_out, row, mean);
+        if (j->rstd_out) store_float(j, j->rstd_out, row, rstd);
         int64_t channel = row % j->groups * j->channels;
         if (j->s == 1) {
             j->isa->scale_row(n, x, mean, rstd, offset_or_null(j->weight, channel * j->size),
@@ -88,9 +88,9 @@ static void forward_task(void *arg, int64_t task) {
             continue;
         }
         for (int64_t c = 0; c < j->channels; c++) {
-            double a = rstd * (j->weight ? load_number(j, j->weight, channel + c) : 1);
+            double a = rstd * (j->weight ? load_float(j, j->weight, channel + c) : 1);
             j->isa->scale(j->s, x + c * j->s * j->size, a,
-                          load_number(j, j->bias, channel + c) - mean * a, y + c * j->s * j->size);
+                          load_float(j, j->bias, channel + c) - mean * a, y + c * j->s * j->size);
         }
     }
 }
@@ -166,17 +166,17 @@ static gd_status instance_norm_train_rows_run(gd_kernel_call *k) {
     for (int64_t c = 0; c < channels && n > 0; c++) {
         double mean = 0, variance = 0, unbiased = (double)s / (double)(s - 1);
         for (int64_t i = 0; i < n; i++) {
-            double rstd = load_number(&j, j.rstd_out, i * channels + c),
+            double rstd = load_float(&j, j.rstd_out, i * channels + c),
                    biased = 1 / (rstd * rstd) - o->eps;
-            mean += load_number(&j, j.mean_out, i * channels + c);
+            mean += load_float(&j, j.mean_out, i * channels + c);
             variance += biased > 0 ? biased : 0;
         }
         mean /= (double)n;
         variance *= unbiased / (double)n;
         char *to[2] = {k->out[3].data, k->out[4].data};
         for (int i = 0; i < 2; i++) {
-            double before = load_number(&j, to[i], c);
-            store_number(&j, to[i], c, before + o->momentum * ((i ? variance : mean) - before));
+            double before = load_float(&j, to[i], c);
+            store_float(&j, to[i], c, before + o->momentum * ((i ? variance : mean) - before));
         }
     }
     return GD_OK;
@@ -190,17 +190,16 @@ static void backward_row(const norm_job *j, int64_t row, char *gw, char *gb) {
     int64_t n = j->channels * j->s, at = row * n * j->size, channel = row % j->groups * j->channels;
     const char *gy = j->gy + at, *x = j->x + at,
                *weight = offset_or_null(j->weight, channel * j->size);
-    double mean = load_number(j, j->mean, row), rstd = load_number(j, j->rstd, row), sum = 0,
-           dot = 0;
+    double mean = load_float(j, j->mean, row), rstd = load_float(j, j->rstd, row), sum = 0, dot = 0;
     gw += channel * j->size;
     gb += channel * j->size;
     if (j->s == 1) j->isa->dots_row(n, gy, x, mean, rstd, weight, gw, gb, &sum, &dot);
     else
         for (int64_t c = 0; c < j->channels; c++) {
-            double s, d, w = weight ? load_number(j, weight, c) : 1;
+            double s, d, w = weight ? load_float(j, weight, c) : 1;
             j->isa->dots(j->s, gy + c * j->s * j->size, x + c * j->s * j->size, mean, &s, &d);
-            store_number(j, gw, c, load_number(j, gw, c) + d * rstd);
-            store_number(j, gb, c, load_number(j, gb, c) + s);
+            store_float(j, gw, c, load_float(j, gw, c) + d * rstd);
+            store_float(j, gb, c, load_float(j, gb, c) + s);
             sum += w * s;
             dot += w * d;
         }
@@ -212,7 +211,7 @@ static void backward_row(const norm_job *j, int64_t row, char *gw, char *gb) {
         for (int64_t c = 0; c < j->channels; c++) {
             int64_t to = c * j->s * j->size;
             j->isa->input_grad(j->s, gy + to, x + to, mean,
-                               rstd * (weight ? load_number(j, weight, c) : 1), b, c0, gx + to);
+                               rstd * (weight ? load_float(j, weight, c) : 1), b, c0, gx + to);
         }
 }
 

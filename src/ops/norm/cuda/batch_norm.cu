@@ -29,22 +29,15 @@ static __device__ __forceinline__ void load_factors(const parameters &p, int fac
 }
 
 /* relu(x): NaN stays NaN. */
-template <typename W>
-static __device__ __forceinline__ W relu_of(W x) {
-    return x <= 0 ? (W)0 : x;
-}
+template <typename W> static __device__ __forceinline__ W relu_of(W x) { return x <= 0 ? (W)0 : x; }
 
 /* Whether y = relu(v), rounded to T, is 0: where v is at most half the smallest number of T. */
-template <typename W>
-static __device__ __forceinline__ bool is_masked(W v, W) {
-    return v <= 0;
-}
+template <typename W> static __device__ __forceinline__ bool is_masked(W v, W) { return v <= 0; }
 static __device__ __forceinline__ bool is_masked(float v, f16_element) { return v <= 0x1p-25f; }
 static __device__ __forceinline__ bool is_masked(float v, bf16_element) { return v <= 0x1p-134f; }
 
 /* Vectors of 8 bytes, for passes that need too many registers with the numbers of 8 channels. */
-template <typename T>
-struct half_vector {
+template <typename T> struct half_vector {
     struct alignas(8) {
         unsigned low, high;
     } bits;
@@ -57,17 +50,14 @@ struct half_vector {
         *(decltype(bits) *)p = {narrow_two(T{}, x[0], x[1]), narrow_two(T{}, x[2], x[3])};
     }
 };
-template <>
-struct raw_vector<f16_element, 4> : half_vector<f16_element> {};
-template <>
-struct raw_vector<bf16_element, 4> : half_vector<bf16_element> {};
+template <> struct raw_vector<f16_element, 4> : half_vector<f16_element> {};
+template <> struct raw_vector<bf16_element, 4> : half_vector<bf16_element> {};
 
 /* --- jobs ------------------------------------------------------------------------------------- */
 
 /* Sums of x - shift and its square. The shift, the channel's first element, keeps the squares small
  * if the mean is large. */
-template <typename T, int N, bool LAST, int FLAGS>
-struct statistics_job {
+template <typename T, int N, bool LAST, int FLAGS> struct statistics_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
     enum { INPUTS = 1, UNROLL = 4, WRITES = 0, P = LAST ? N : 1 };
@@ -92,8 +82,7 @@ struct statistics_job {
 };
 
 /* (x - mean) scale + bias, with ADD plus z, and with RELU its ReLU. */
-template <typename T, int N, bool LAST, int FLAGS>
-struct apply_job {
+template <typename T, int N, bool LAST, int FLAGS> struct apply_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
     enum { INPUTS = FLAGS & ADD ? 2 : 1, UNROLL = 2, WRITES = 1, P = LAST ? N : 1 };
@@ -122,8 +111,7 @@ struct apply_job {
 /* Sums of gy and gy (x - mean). With RELU, gy counts only where the result of ReLU is above 0; with
  * ADD these gy are stored. With SUM, gy2 is added to gy. With AGAIN, as with RELU, but the result is
  * computed again from x. */
-template <typename T, int N, bool LAST, int FLAGS>
-struct grad_sums_job {
+template <typename T, int N, bool LAST, int FLAGS> struct grad_sums_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
     enum { INPUTS = FLAGS & SUM ? 4 : FLAGS & RELU ? 3 : 2 };
@@ -168,8 +156,7 @@ struct grad_sums_job {
 };
 
 /* scale ((gy - mean of gy) - (x - mean) slope). */
-template <typename T, int N, bool LAST, int FLAGS>
-struct grad_apply_job {
+template <typename T, int N, bool LAST, int FLAGS> struct grad_apply_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
     enum { INPUTS = FLAGS & RELU ? 3 : 2, WRITES = 1, P = LAST ? N : 1 };
@@ -322,9 +309,9 @@ static __device__ __forceinline__ void run_job(const parameters &p, void *memory
 template <template <typename, int, bool, int> class JOB, int FLAGS, bool SUMS, typename T>
 static __device__ __forceinline__ void run_layout(const parameters &p, void *memory) {
     enum {
-        N = sizeof(T) == 8                     ? 1
+        N = sizeof(T) == 8                    ? 1
             : FLAGS & AGAIN && sizeof(T) == 2 ? pack_size<T>::value / 2
-                                               : pack_size<T>::value
+                                              : pack_size<T>::value
     };
     if (p.channels_last) {
         if (p.vector) run_job<JOB, FLAGS, SUMS, T, N, true>(p, memory);
@@ -335,12 +322,12 @@ static __device__ __forceinline__ void run_layout(const parameters &p, void *mem
     }
 }
 
-#define PASS(name, job, flags, sums)                                                      \
-    extern "C" __global__ void __launch_bounds__(512, 2)                                  \
-        gd_batch_norm_##name(const __grid_constant__ gd_cuda_batch_norm p) {              \
-        RETURN_IF_FAILED(p.call);                                                         \
-        __shared__ uint4 memory[sums ? 2 * THREADS : 1]; /* 8 floats for each thread */   \
-        WITH_FLOAT_TYPE(p.dtype, run_layout<job, flags, sums, T>(p, memory))              \
+#define PASS(name, job, flags, sums)                                                    \
+    extern "C" __global__ void __launch_bounds__(512, 2)                                \
+        gd_batch_norm_##name(const __grid_constant__ gd_cuda_batch_norm p) {            \
+        RETURN_IF_FAILED(p.call);                                                       \
+        __shared__ uint4 memory[sums ? 2 * THREADS : 1]; /* 8 floats for each thread */ \
+        WITH_FLOAT_TYPE(p.dtype, run_layout<job, flags, sums, T>(p, memory))            \
     }
 
 PASS(statistics, statistics_job, 0, true)
@@ -393,9 +380,8 @@ static __device__ __forceinline__ void store_channel(const gd_cuda_channel_vecto
     if (v.data) store_real(v.dtype, v.data, channel, x);
 }
 
-static __device__ __forceinline__ void update_running(const gd_cuda_channel_vector &v,
-                                                      long long channel, double momentum,
-                                                      double latest) {
+static __device__ __forceinline__ void
+update_running(const gd_cuda_channel_vector &v, long long channel, double momentum, double latest) {
     if (!v.data) return;
     const double old = load_real(v.dtype, v.data, channel);
     store_real(v.dtype, v.data, channel, old + momentum * (latest - old));
@@ -405,8 +391,8 @@ static __device__ __forceinline__ void update_running(const gd_cuda_channel_vect
 extern "C" __global__ void gd_batch_norm_finish(const __grid_constant__ gd_cuda_batch_norm p) {
     RETURN_IF_FAILED(p.call);
     const int lane = threadIdx.x / GD_CUDA_FINISH_CHANNELS;
-    const long long channel = (long long)blockIdx.x * GD_CUDA_FINISH_CHANNELS +
-                              threadIdx.x % GD_CUDA_FINISH_CHANNELS;
+    const long long channel =
+        (long long)blockIdx.x * GD_CUDA_FINISH_CHANNELS + threadIdx.x % GD_CUDA_FINISH_CHANNELS;
     double mean = 0, variance = 0, sum, dot;
     if (p.training) add_partials(p, channel, lane, &sum, &dot);
     if (lane != 0 || channel >= p.c) return;
@@ -435,8 +421,8 @@ extern "C" __global__ void gd_batch_norm_finish(const __grid_constant__ gd_cuda_
 extern "C" __global__ void gd_batch_norm_grad_finish(const __grid_constant__ gd_cuda_batch_norm p) {
     RETURN_IF_FAILED(p.call);
     const int lane = threadIdx.x / GD_CUDA_FINISH_CHANNELS;
-    const long long channel = (long long)blockIdx.x * GD_CUDA_FINISH_CHANNELS +
-                              threadIdx.x % GD_CUDA_FINISH_CHANNELS;
+    const long long channel =
+        (long long)blockIdx.x * GD_CUDA_FINISH_CHANNELS + threadIdx.x % GD_CUDA_FINISH_CHANNELS;
     double sum, dot;
     add_partials(p, channel, lane, &sum, &dot);
     if (lane != 0 || channel >= p.c) return;

@@ -31,7 +31,7 @@ static gd_cuda_kernel warp_rows = ROW_KERNEL("norm_warp_rows"),
 enum {
     THREADS = GD_CUDA_ROW_NORM_THREADS,
     WARP_ROWS = THREADS / 32, /* of a block */
-    MOST_BLOCKS = 1 << 20,
+    MAX_BLOCKS = 1 << 20,
     GRAD_BLOCKS = 264, /* that add gradients of parameters: two for each multiprocessor of a large
                           device; the sums depend on it */
     PARAMETER_THREADS = GD_CUDA_PARAMETER_COLUMNS * GD_CUDA_PARAMETER_LANES,
@@ -67,9 +67,9 @@ static bool has_vectors(const gd_cuda_row_norm *p) {
 
 static gd_status queue_rows(gd_device *d, const gd_cuda_row_norm *p, gd_cuda_kernel *warp,
                             gd_cuda_kernel *block) {
-    return warp ? gd_cuda_launch(d, warp, at_most(divide_up(p->rows, WARP_ROWS), MOST_BLOCKS),
+    return warp ? gd_cuda_launch(d, warp, at_most(divide_up(p->rows, WARP_ROWS), MAX_BLOCKS),
                                  THREADS, p)
-                : gd_cuda_launch(d, block, at_most(p->rows, MOST_BLOCKS), THREADS, p);
+                : gd_cuda_launch(d, block, at_most(p->rows, MAX_BLOCKS), THREADS, p);
 }
 
 /* Whether the operand has x's dtype, or is a 16-bit float beside x in f32. */
@@ -233,7 +233,7 @@ static gd_status queue_plane_grad(gd_device *d, gd_cuda_row_norm *p) {
     enum { BLOCK_ELEMENTS = 1024 }; /* longer planes are read by a block */
     const bool vectors = has_vectors(p), block = vectors && p->s > BLOCK_ELEMENTS;
     const long long planes = p->n * p->c, groups = block ? 1 : WARP_ROWS,
-                    blocks = at_most(divide_up(planes, groups), MOST_BLOCKS);
+                    blocks = at_most(divide_up(planes, groups), MAX_BLOCKS);
     gd_cuda_kernel *sums = !vectors ? &plane_sums_any
                            : block  ? &plane_sums_block
                                     : &plane_sums_warp,
@@ -244,7 +244,7 @@ static gd_status queue_plane_grad(gd_device *d, gd_cuda_row_norm *p) {
     if (status == GD_OK)
         status =
             gd_cuda_launch(d, &plane_grad_finish,
-                           at_most(divide_up(p->rows + p->c, WARP_ROWS), MOST_BLOCKS), THREADS, p);
+                           at_most(divide_up(p->rows + p->c, WARP_ROWS), MAX_BLOCKS), THREADS, p);
     return status == GD_OK && p->y ? gd_cuda_launch(d, grads, blocks, THREADS, p) : status;
 }
 

@@ -17,8 +17,7 @@ typedef gd_cuda_row_norm parameters;
 enum { THREADS = GD_CUDA_ROW_NORM_THREADS };
 
 /* Four 16-bit elements beside four of f32: 8 bytes. */
-template <typename T>
-struct raw_quad {
+template <typename T> struct raw_quad {
     uint2 bits;
     __device__ __forceinline__ void load(const T *p) { bits = *(const uint2 *)p; }
     __device__ __forceinline__ void widen_to(float *to) const {
@@ -29,14 +28,11 @@ struct raw_quad {
         *(uint2 *)p = uint2{narrow_two(T{}, x[0], x[1]), narrow_two(T{}, x[2], x[3])};
     }
 };
-template <>
-struct raw_vector<f16_element, 4> : raw_quad<f16_element> {};
-template <>
-struct raw_vector<bf16_element, 4> : raw_quad<bf16_element> {};
+template <> struct raw_vector<f16_element, 4> : raw_quad<f16_element> {};
+template <> struct raw_vector<bf16_element, 4> : raw_quad<bf16_element> {};
 
 /* The sum over a warp or, with BLOCK, over a block of THREADS threads. */
-template <bool BLOCK, typename W>
-static __device__ __forceinline__ W sum_of_group(W x, W *shared) {
+template <bool BLOCK, typename W> static __device__ __forceinline__ W sum_of_group(W x, W *shared) {
     return BLOCK ? sum_of_block(x, shared, THREADS) : sum_of_lanes(x, 32);
 }
 
@@ -84,15 +80,17 @@ static __device__ __forceinline__ void load_parameters(const parameters &p, cons
 }
 
 /* The rows of this thread's warp or block. */
-#define EACH_ROW(row)                                                                        \
-    long long row = BLOCK ? blockIdx.x                                                       \
-                          : (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;       \
-    row < p.rows;                                                                            \
+#define EACH_ROW(row)                                                                   \
+    long long row =                                                                     \
+        BLOCK ? blockIdx.x : (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32; \
+    row < p.rows;                                                                       \
     row += BLOCK ? gridDim.x : (long long)gridDim.x * (THREADS / 32)
 
 /* The elements of a row that this thread visits, in vectors of N. */
-#define EACH_VECTOR(i, N) \
-    long long i = (long long)thread * N; i < p.length; i += (long long)threads * N
+#define EACH_VECTOR(i, N)                \
+    long long i = (long long)thread * N; \
+    i < p.length;                        \
+    i += (long long)threads * N
 
 /* f(i, elements) for the vectors of N elements of a row that this thread visits. */
 template <typename T, int N, class F>
@@ -229,8 +227,7 @@ static __device__ __forceinline__ void norm_rows(const parameters &p, void *memo
 
 /* gx = rstd (gw - mean(gw) - hat mean(gw hat)), gw = gy weight; without a mean, without the second
  * term. */
-template <typename W>
-struct row_sums {
+template <typename W> struct row_sums {
     W mean, rstd, sum, dot;
     __device__ __forceinline__ void load(const parameters &p, long long row) {
         mean = p.mean ? (W)load_real(p.statistics_dtype, p.mean, row) : (W)0;
@@ -349,9 +346,8 @@ static __device__ void row_grads(const parameters &p, void *memory) {
             sum += (double)scaled;
             dot += (double)(scaled * ((widen(x[i]) - r.mean) * r.rstd));
         }
-        r.sum = p.centered
-                    ? (W)(sum_of_group<BLOCK>(sum, (double *)memory) / (double)p.length)
-                    : (W)0;
+        r.sum =
+            p.centered ? (W)(sum_of_group<BLOCK>(sum, (double *)memory) / (double)p.length) : (W)0;
         r.dot = (W)(sum_of_group<BLOCK>(dot, (double *)memory) / (double)p.length);
 #pragma unroll 4
         for (EACH_VECTOR(i, 1)) {
@@ -364,12 +360,12 @@ static __device__ void row_grads(const parameters &p, void *memory) {
 }
 
 /* Calls f<K> with K vectors of N elements that hold `eights` times 8 elements, 1 to 4. */
-#define WITH_VECTORS(eights, N, f)              \
-    switch (eights) {                           \
-    case 1: f(8 / (N)); break;                  \
-    case 2: f(16 / (N)); break;                 \
-    case 3: f(24 / (N)); break;                 \
-    default: f(32 / (N)); break;                \
+#define WITH_VECTORS(eights, N, f) \
+    switch (eights) {              \
+    case 1: f(8 / (N)); break;     \
+    case 2: f(16 / (N)); break;    \
+    case 3: f(24 / (N)); break;    \
+    default: f(32 / (N)); break;   \
     }
 
 template <typename T, typename S>
@@ -410,27 +406,28 @@ static __device__ __forceinline__ void layer_grad_warps(const parameters &p, voi
         __VA_ARGS__;                     \
         break;                           \
     }
-#define WITH_MIXED_TYPES(...)                                                 \
-    case GD_F16: TYPE_PAIR_CASE(float, f16_element, __VA_ARGS__)              \
-    default: TYPE_PAIR_CASE(float, bf16_element, __VA_ARGS__)
-#define WITH_VECTOR_TYPES(dtype, ...)                                         \
-    if (p.mixed_dtype < 0) switch (dtype) {                                   \
-        case GD_F32: TYPE_PAIR_CASE(float, float, __VA_ARGS__)                \
-        case GD_F16: TYPE_PAIR_CASE(f16_element, f16_element, __VA_ARGS__)    \
-        default: TYPE_PAIR_CASE(bf16_element, bf16_element, __VA_ARGS__)      \
-        }                                                                     \
-    else switch (p.mixed_dtype) {                                             \
-            WITH_MIXED_TYPES(__VA_ARGS__)                                     \
+#define WITH_MIXED_TYPES(...)                                    \
+    case GD_F16: TYPE_PAIR_CASE(float, f16_element, __VA_ARGS__) \
+    default:                                                     \
+        TYPE_PAIR_CASE(float, bf16_element, __VA_ARGS__)
+#define WITH_VECTOR_TYPES(dtype, ...)                                      \
+    if (p.mixed_dtype < 0) switch (dtype) {                                \
+        case GD_F32: TYPE_PAIR_CASE(float, float, __VA_ARGS__)             \
+        case GD_F16: TYPE_PAIR_CASE(f16_element, f16_element, __VA_ARGS__) \
+        default: TYPE_PAIR_CASE(bf16_element, bf16_element, __VA_ARGS__)   \
+        }                                                                  \
+    else switch (p.mixed_dtype) {                                          \
+            WITH_MIXED_TYPES(__VA_ARGS__)                                  \
         }
-#define WITH_FLOAT_TYPES(dtype, ...)                                          \
-    if (p.mixed_dtype < 0) switch (dtype) {                                   \
-        case GD_F64: TYPE_PAIR_CASE(double, double, __VA_ARGS__)              \
-        case GD_F32: TYPE_PAIR_CASE(float, float, __VA_ARGS__)                \
-        case GD_F16: TYPE_PAIR_CASE(f16_element, f16_element, __VA_ARGS__)    \
-        default: TYPE_PAIR_CASE(bf16_element, bf16_element, __VA_ARGS__)      \
-        }                                                                     \
-    else switch (p.mixed_dtype) {                                             \
-            WITH_MIXED_TYPES(__VA_ARGS__)                                     \
+#define WITH_FLOAT_TYPES(dtype, ...)                                       \
+    if (p.mixed_dtype < 0) switch (dtype) {                                \
+        case GD_F64: TYPE_PAIR_CASE(double, double, __VA_ARGS__)           \
+        case GD_F32: TYPE_PAIR_CASE(float, float, __VA_ARGS__)             \
+        case GD_F16: TYPE_PAIR_CASE(f16_element, f16_element, __VA_ARGS__) \
+        default: TYPE_PAIR_CASE(bf16_element, bf16_element, __VA_ARGS__)   \
+        }                                                                  \
+    else switch (p.mixed_dtype) {                                          \
+            WITH_MIXED_TYPES(__VA_ARGS__)                                  \
         }
 
 /* At most 32 elements for each thread; in gradients of rows that a block keeps, 16. */
@@ -525,10 +522,10 @@ extern "C" __global__ void __launch_bounds__(512)
  * for each plane: the sums of gy and of gy (x - mean). */
 
 /* The planes of this thread's warp or, with BLOCK, block. */
-#define EACH_PLANE(plane)                                                                  \
-    long long plane = BLOCK ? blockIdx.x                                                   \
-                            : (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;   \
-    plane < p.n * p.c;                                                                     \
+#define EACH_PLANE(plane)                                                               \
+    long long plane =                                                                   \
+        BLOCK ? blockIdx.x : (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32; \
+    plane < p.n *p.c;                                                                   \
     plane += BLOCK ? gridDim.x : (long long)gridDim.x * (THREADS / 32)
 
 static __device__ __forceinline__ long long row_of_plane(const parameters &p, long long plane) {
@@ -619,8 +616,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     RETURN_IF_FAILED(p.call);
     const int lane = (int)threadIdx.x % 32, wide = p.dtype == GD_F64 ? GD_F64 : GD_F32;
     const long long share = p.c / p.groups;
-    for (long long i = (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
-         i < p.rows + p.c; i += (long long)gridDim.x * (THREADS / 32)) {
+    for (long long i = (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32; i < p.rows + p.c;
+         i += (long long)gridDim.x * (THREADS / 32)) {
         double sum = 0, dot = 0;
         if (i < p.rows) {
             const long long n = i / p.groups, first = (i - n * p.groups) * share;
@@ -643,8 +640,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (long long n = lane; n < p.n; n += 32) {
             const double *plane = p.planes + 2 * (n * p.c + channel);
             sum += plane[0];
-            dot += plane[1] *
-                   load_real(p.statistics_dtype, p.rstd, n * p.groups + channel / share);
+            dot += plane[1] * load_real(p.statistics_dtype, p.rstd, n * p.groups + channel / share);
         }
         sum = sum_of_lanes(sum, 32);
         dot = sum_of_lanes(dot, 32);

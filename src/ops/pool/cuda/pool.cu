@@ -7,14 +7,13 @@
 #include "backend/cuda/typed.cuh"
 #include "gradus/backend.h"
 
-template <typename T, int V>
-struct alignas(V * sizeof(T)) vector_of {
-    T at[V];
-};
+template <typename T, int V> struct alignas(V * sizeof(T)) vector_of { T at[V]; };
 
 static __device__ __forceinline__ void narrow(double x, double *y) { *y = x; }
 static __device__ __forceinline__ void narrow(float x, float *y) { *y = x; }
-static __device__ __forceinline__ void narrow(float x, f16_element *y) { y->bits = gd_f32_to_f16(x); }
+static __device__ __forceinline__ void narrow(float x, f16_element *y) {
+    y->bits = gd_f32_to_f16(x);
+}
 static __device__ __forceinline__ void narrow(float x, bf16_element *y) {
     y->bits = gd_f32_to_bf16(x);
 }
@@ -38,12 +37,10 @@ static __device__ __forceinline__ pool_position position_of(const gd_cuda_pool &
     return at;
 }
 
-static __device__ __forceinline__ int plane_offset(const gd_cuda_planes &t, int n,
-                                                         int c) {
+static __device__ __forceinline__ int plane_offset(const gd_cuda_planes &t, int n, int c) {
     return n * t.strides[0] + c * t.strides[1];
 }
-static __device__ __forceinline__ int offset_of(const gd_cuda_planes &t,
-                                                      const pool_position &at) {
+static __device__ __forceinline__ int offset_of(const gd_cuda_planes &t, const pool_position &at) {
     return plane_offset(t, at.n, at.c) + at.at[0] * t.strides[2] + at.at[1] * t.strides[3] +
            at.at[2] * t.strides[4];
 }
@@ -72,7 +69,7 @@ static __device__ __forceinline__ pool_window window_at(const gd_cuda_pool &p, i
     const int end = taps < kernel ? taps : kernel;
     w.first = begin + skip * step;
     w.count = end > skip ? end - skip : 0;
-    w.size = !p.count_padding                        ? w.count
+    w.size = !p.count_padding                     ? w.count
              : begin + kernel < in + p.padding[a] ? kernel
                                                   : in + p.padding[a] - begin;
     return w;
@@ -94,7 +91,7 @@ static __device__ __forceinline__ pool_range windows_of(const gd_cuda_pool &p, i
         r.last = (int)(((i + 1ll) * out - 1) / in);
     } else {
         const int stride = p.stride[a], end = i + p.padding[a],
-                        begin = end - (p.kernel[a] - 1) * p.dilation[a];
+                  begin = end - (p.kernel[a] - 1) * p.dilation[a];
         r.first = begin <= 0 ? 0 : divide_by(p.by_stride[a], begin + stride - 1);
         r.last = divide_by(p.by_stride[a], end);
     }
@@ -105,15 +102,11 @@ static __device__ __forceinline__ pool_range windows_of(const gd_cuda_pool &p, i
 /* --- maxima ----------------------------------------------------------------------------------- */
 
 /* The first of the largest elements; a NaN replaces all elements before it. */
-template <typename W>
-static __device__ __forceinline__ bool replaces(W value, W best) {
+template <typename W> static __device__ __forceinline__ bool replaces(W value, W best) {
     return value > best || value != value;
 }
 
-template <typename W>
-static __device__ __forceinline__ W smallest_real() {
-    return (W)-INFINITY;
-}
+template <typename W> static __device__ __forceinline__ W smallest_real() { return (W)-INFINITY; }
 
 template <typename T, int V>
 static __device__ __forceinline__ void store_results(const gd_cuda_pool &p, const pool_position &at,
@@ -154,8 +147,7 @@ static __device__ __forceinline__ void store_maxima(const gd_cuda_pool &p, const
 }
 
 /* Windows of K x K elements without dilation: all loads are issued before the first comparison. */
-template <typename T, int V, int K>
-static __device__ void max_of_square(const gd_cuda_pool &p) {
+template <typename T, int V, int K> static __device__ void max_of_square(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
     for (EACH(i, p.count)) {
         const pool_position at = position_of(p, V, (int)i);
@@ -200,10 +192,9 @@ static __device__ void max_of_square(const gd_cuda_pool &p) {
 
 /* Joins the maxima of two lanes: the last NaN, or else the first of the largest elements. */
 template <typename W>
-static __device__ __forceinline__ void join_maxima(W *best, int *index, W other,
-                                                   int other_index) {
+static __device__ __forceinline__ void join_maxima(W *best, int *index, W other, int other_index) {
     const bool nan = *best != *best, other_nan = other != other;
-    const bool take = *index < 0       ? true
+    const bool take = *index < 0        ? true
                       : other_index < 0 ? false
                       : nan || other_nan
                           ? other_nan && (!nan || other_index > *index)
@@ -239,8 +230,8 @@ static __device__ void max_of_windows(const gd_cuda_pool &p) {
         }
         while (!empty && z < d.count) {
             const int row = h.first + r * p.dilation[1], column = w.first + c * p.dilation[2],
-                            depth = d.first + z * p.dilation[0],
-                            number = (depth * p.in[1] + row) * p.in[2] + column;
+                      depth = d.first + z * p.dilation[0],
+                      number = (depth * p.in[1] + row) * p.in[2] + column;
             const vector_of<T, V> values =
                 *(const vector_of<T, V> *)(x + depth * p.x.strides[2] + row * p.x.strides[3] +
                                            column * p.x.strides[4]);
@@ -280,8 +271,7 @@ static __device__ void average_of_windows(const gd_cuda_pool &p) {
         const pool_window d = window_at(p, 0, at.at[0]), h = window_at(p, 1, at.at[1]),
                           w = window_at(p, 2, at.at[2]);
         const T *x = (const T *)p.x.data + plane_offset(p.x, at.n, at.c) +
-                     d.first * p.x.strides[2] + h.first * p.x.strides[3] +
-                     w.first * p.x.strides[4];
+                     d.first * p.x.strides[2] + h.first * p.x.strides[3] + w.first * p.x.strides[4];
         double sums[V] = {0};
         int z = 0, r = 0, c = lane;
         const bool empty = d.count == 0 || h.count == 0 || w.count == 0;
@@ -318,8 +308,7 @@ static __device__ void average_of_windows(const gd_cuda_pool &p) {
     }
 }
 
-template <typename T, int V>
-static __device__ void average_gradient(const gd_cuda_pool &p) {
+template <typename T, int V> static __device__ void average_gradient(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
     for (EACH(i, p.count)) {
         const pool_position at = position_of(p, V, (int)i);
@@ -330,8 +319,7 @@ static __device__ void average_gradient(const gd_cuda_pool &p) {
         for (int z = d.first; z <= d.last; z++)
             for (int r = h.first; r <= h.last; r++) {
                 const T *row = y + z * p.y.strides[2] + r * p.y.strides[3];
-                const int rows =
-                    p.divisor ? 1 : window_at(p, 0, z).size * window_at(p, 1, r).size;
+                const int rows = p.divisor ? 1 : window_at(p, 0, z).size * window_at(p, 1, r).size;
                 for (int c = w.first; c <= w.last; c++) {
                     const wide divisor =
                         (wide)(p.divisor ? p.divisor : rows * window_at(p, 2, c).size);
@@ -356,8 +344,7 @@ static __device__ __forceinline__ int narrow_index(long long index) {
 }
 
 template <int V>
-static __device__ __forceinline__ void load_indices(const gd_cuda_pool &p, int first,
-                                                    int *index) {
+static __device__ __forceinline__ void load_indices(const gd_cuda_pool &p, int first, int *index) {
     if (p.wide_indices) {
 #pragma unroll
         for (int v = 0; v < V; v++)
@@ -382,16 +369,15 @@ static __device__ __forceinline__ void report_index(const gd_cuda_pool &p, int v
                                                     const pool_position &at, int v) {
     const int channels = p.channels * vector;
     const long long element =
-        ((((long long)at.n * channels + at.c + v) * p.out[0] + at.at[0]) * p.out[1] + at.at[1]) * p.out[2] +
+        ((((long long)at.n * channels + at.c + v) * p.out[0] + at.at[0]) * p.out[1] + at.at[1]) *
+            p.out[2] +
         at.at[2];
-    const long long index =
-        load_integer(p.wide_indices ? GD_I64 : GD_I32, p.indices.data,
-                     offset_of(p.indices, at) + v * p.indices.strides[1]);
+    const long long index = load_integer(p.wide_indices ? GD_I64 : GD_I32, p.indices.data,
+                                         offset_of(p.indices, at) + v * p.indices.strides[1]);
     report_problem(p.call, GD_DATA_PLANE_INDEX, element, index, p.in[0] * p.in[1] * p.in[2], 0, 0);
 }
 
-template <typename T, int V>
-static __device__ void max_gradient(const gd_cuda_pool &p) {
+template <typename T, int V> static __device__ void max_gradient(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
     const int plane = p.in[0] * p.in[1] * p.in[2];
     for (EACH(i, p.count)) {
@@ -439,8 +425,7 @@ static __device__ void max_gradient(const gd_cuda_pool &p) {
 
 /* Windows of at most 3 x 3 elements with stride 2: a thread computes 2 x 2 elements of x, which have
  * at most 2 x 2 windows together. All windows, and the mask, are loaded before the first comparison. */
-template <typename T, int V>
-static __device__ void max_gradient_of_blocks(const gd_cuda_pool &p) {
+template <typename T, int V> static __device__ void max_gradient_of_blocks(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
     enum { SIDE = 2, WINDOWS = SIDE * SIDE };
     const int height = p.in[1], width = p.in[2], plane = height * width;
@@ -503,8 +488,7 @@ static __device__ void max_gradient_of_blocks(const gd_cuda_pool &p) {
 }
 
 /* The elements of x at the indices. */
-template <typename T, int V>
-static __device__ void gather_maxima(const gd_cuda_pool &p) {
+template <typename T, int V> static __device__ void gather_maxima(const gd_cuda_pool &p) {
     const int plane = p.in[0] * p.in[1] * p.in[2];
     for (EACH(i, p.count)) {
         const pool_position at = position_of(p, V, (int)i);
@@ -531,30 +515,30 @@ static __device__ void gather_maxima(const gd_cuda_pool &p) {
 /* --- kernels ---------------------------------------------------------------------------------- */
 
 /* gd_NAME_DTYPE works on single elements, gd_NAME_DTYPE_channels on 16 bytes of channels. */
-#define POOL_KERNEL(name, ...)                                                           \
-    extern "C" __global__ void __launch_bounds__(256)                                    \
-        gd_##name(const __grid_constant__ gd_cuda_pool p) {                              \
-        RETURN_IF_FAILED(p.call);                                                        \
-        __VA_ARGS__(p);                                                                  \
+#define POOL_KERNEL(name, ...)                              \
+    extern "C" __global__ void __launch_bounds__(256)       \
+        gd_##name(const __grid_constant__ gd_cuda_pool p) { \
+        RETURN_IF_FAILED(p.call);                           \
+        __VA_ARGS__(p);                                     \
     }
-#define POOL_KERNELS(dtype, T, V)                                                        \
-    POOL_KERNEL(max_pool_##dtype, max_of_windows<T, 1, 1>)                               \
-    POOL_KERNEL(max_pool_##dtype##_channels, max_of_windows<T, V, 1>)                    \
-    POOL_KERNEL(max_pool_##dtype##_lanes, max_of_windows<T, 1, GD_CUDA_POOL_LANES>)      \
-    POOL_KERNEL(max_pool_##dtype##_2, max_of_square<T, 1, 2>)                            \
-    POOL_KERNEL(max_pool_##dtype##_2_channels, max_of_square<T, V, 2>)                   \
-    POOL_KERNEL(max_pool_##dtype##_3, max_of_square<T, 1, 3>)                            \
-    POOL_KERNEL(max_pool_##dtype##_3_channels, max_of_square<T, V, 3>)                   \
-    POOL_KERNEL(avg_pool_##dtype, average_of_windows<T, 1, 1>)                           \
-    POOL_KERNEL(avg_pool_##dtype##_channels, average_of_windows<T, V, 1>)                \
-    POOL_KERNEL(avg_pool_##dtype##_lanes, average_of_windows<T, 1, GD_CUDA_POOL_LANES>)  \
+#define POOL_KERNELS(dtype, T, V)                                                                \
+    POOL_KERNEL(max_pool_##dtype, max_of_windows<T, 1, 1>)                                       \
+    POOL_KERNEL(max_pool_##dtype##_channels, max_of_windows<T, V, 1>)                            \
+    POOL_KERNEL(max_pool_##dtype##_lanes, max_of_windows<T, 1, GD_CUDA_POOL_LANES>)              \
+    POOL_KERNEL(max_pool_##dtype##_2, max_of_square<T, 1, 2>)                                    \
+    POOL_KERNEL(max_pool_##dtype##_2_channels, max_of_square<T, V, 2>)                           \
+    POOL_KERNEL(max_pool_##dtype##_3, max_of_square<T, 1, 3>)                                    \
+    POOL_KERNEL(max_pool_##dtype##_3_channels, max_of_square<T, V, 3>)                           \
+    POOL_KERNEL(avg_pool_##dtype, average_of_windows<T, 1, 1>)                                   \
+    POOL_KERNEL(avg_pool_##dtype##_channels, average_of_windows<T, V, 1>)                        \
+    POOL_KERNEL(avg_pool_##dtype##_lanes, average_of_windows<T, 1, GD_CUDA_POOL_LANES>)          \
     POOL_KERNEL(avg_pool_##dtype##_channels_lanes, average_of_windows<T, V, GD_CUDA_POOL_LANES>) \
-    POOL_KERNEL(avg_pool_grad_##dtype, average_gradient<T, 1>)                           \
-    POOL_KERNEL(avg_pool_grad_##dtype##_channels, average_gradient<T, V>)                \
-    POOL_KERNEL(max_pool_grad_##dtype, max_gradient<T, 1>)                               \
-    POOL_KERNEL(max_pool_grad_##dtype##_channels, max_gradient<T, V>)                    \
-    POOL_KERNEL(max_pool_grad_##dtype##_blocks, max_gradient_of_blocks<T, 1>)            \
-    POOL_KERNEL(max_pool_grad_##dtype##_blocks_channels, max_gradient_of_blocks<T, V>)   \
+    POOL_KERNEL(avg_pool_grad_##dtype, average_gradient<T, 1>)                                   \
+    POOL_KERNEL(avg_pool_grad_##dtype##_channels, average_gradient<T, V>)                        \
+    POOL_KERNEL(max_pool_grad_##dtype, max_gradient<T, 1>)                                       \
+    POOL_KERNEL(max_pool_grad_##dtype##_channels, max_gradient<T, V>)                            \
+    POOL_KERNEL(max_pool_grad_##dtype##_blocks, max_gradient_of_blocks<T, 1>)                    \
+    POOL_KERNEL(max_pool_grad_##dtype##_blocks_channels, max_gradient_of_blocks<T, V>)           \
     POOL_KERNEL(pool_gather_##dtype, gather_maxima<T, 1>)
 
 POOL_KERNELS(f64, double, 2)

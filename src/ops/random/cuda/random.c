@@ -22,7 +22,8 @@ static gd_cuda_kernel random_key = GD_CUDA_KERNEL("random/random", "gd_draw_key"
                       multinomial_rank = GD_CUDA_KERNEL("random/random", "gd_multinomial_rank");
 
 static gd_cuda_rng rng_of_call(const gd_kernel_call *call) {
-    return (gd_cuda_rng){.seed = call->rng.seed, .number = call->rng.call, .noise = call->noise};
+    return (gd_cuda_rng){
+        .seed = call->rng.seed, .call = call->rng.call, .rng_offset = call->rng_offset};
 }
 
 static gd_cuda_rng rng_of_key(const gd_view *key) {
@@ -143,8 +144,8 @@ static gd_status run_dropout_train(gd_kernel_call *call) {
 /* --- multinomial ------------------------------------------------------------------------------ */
 
 enum {
-    FEW_DRAWS = 32,      /* without replacement: up to here they are found one after the other */
-    MOST_ROWS = 1 << 16, /* blocks loop over the rest */
+    FEW_DRAWS = 32,     /* without replacement: up to here they are found one after the other */
+    MAX_ROWS = 1 << 16, /* blocks loop over the rest */
 };
 
 /* A tensor of rank 1 becomes one row. */
@@ -176,7 +177,7 @@ static gd_status run_multinomial(gd_kernel_call *call) {
                              .arrivals = call->workspace};
     p.rows = p.weights.dims[0];
     p.classes = p.weights.dims[1];
-    const long long blocks = p.rows < MOST_ROWS ? p.rows : MOST_ROWS;
+    const long long blocks = p.rows < MAX_ROWS ? p.rows : MAX_ROWS;
     gd_status status = gd_cuda_launch(d, &multinomial_sums, blocks, GD_CUDA_ROW_THREADS, &p);
     if (status != GD_OK) return status;
     if (o->replacement) return gd_cuda_launch_each(d, &multinomial_draw, p.rows * p.draws, &p);

@@ -9,8 +9,8 @@
 
 static __device__ __forceinline__ gd_rng load_rng(const gd_cuda_rng &r) {
     if (r.key) return gd_rng{r.key[0], r.key[r.key_stride]};
-    if (!r.noise) return gd_rng{r.seed, r.number};
-    return gd_rng{r.seed ^ r.noise[0], r.number + r.noise[1]};
+    if (!r.rng_offset) return gd_rng{r.seed, r.call};
+    return gd_rng{r.seed ^ r.rng_offset[0], r.call + r.rng_offset[1]};
 }
 
 /* Contiguous views have rank 1, which needs no division. */
@@ -24,15 +24,17 @@ static __device__ __forceinline__ uint64_t join_words(const uint32_t *words) {
 
 /* EACH_WORDS(p, per_block, body) runs the body for each element i of y with the words of its block;
  * k is its number in the block, which has `per_block` elements. */
-#define EACH_WORDS(p, per_block, ...)                                                        \
-    const gd_rng rng = load_rng((p).rng);                                                    \
-    for (EACH(block, ((p).y.count + (per_block)-1) / (per_block))) {                         \
-        uint32_t words[4];                                                                   \
-        gd_philox(rng, (uint64_t)block, words);                                              \
-        _Pragma("unroll") for (int k = 0; k < (per_block); k++) {                            \
-            const long long i = (per_block)*block + k;                                       \
-            if (i < (p).y.count) { __VA_ARGS__ }                                             \
-        }                                                                                    \
+#define EACH_WORDS(p, per_block, ...)                                \
+    const gd_rng rng = load_rng((p).rng);                            \
+    for (EACH(block, ((p).y.count + (per_block)-1) / (per_block))) { \
+        uint32_t words[4];                                           \
+        gd_philox(rng, (uint64_t)block, words);                      \
+        _Pragma("unroll") for (int k = 0; k < (per_block); k++) {    \
+            const long long i = (per_block)*block + k;               \
+            if (i < (p).y.count) {                                   \
+                __VA_ARGS__                                          \
+            }                                                        \
+        }                                                            \
     }
 
 /* --- keys ------------------------------------------------------------------------------------- */
@@ -79,12 +81,14 @@ extern "C" __global__ void gd_draw_uniform(const __grid_constant__ gd_cuda_draw 
     RETURN_IF_FAILED(p.call);
     const gd_uniform_params u = {p.low, p.range, p.below, p.shift, p.unit};
     if (p.y.dtype == GD_F64) {
-        EACH_WORDS(p, 2, ((double *)p.y.data)[element_offset(p.y, i)] =
-                             gd_uniform_f64(&u, words[2 * k], words[2 * k + 1]);)
+        EACH_WORDS(p, 2,
+                   ((double *)p.y.data)[element_offset(p.y, i)] =
+                       gd_uniform_f64(&u, words[2 * k], words[2 * k + 1]);)
         return;
     }
-    EACH_WORDS(p, 4, store_real(p.y.dtype, p.y.data, element_offset(p.y, i),
-                                gd_uniform_f32(&u, words[k]));)
+    EACH_WORDS(
+        p, 4,
+        store_real(p.y.dtype, p.y.data, element_offset(p.y, i), gd_uniform_f32(&u, words[k]));)
 }
 
 extern "C" __global__ void gd_draw_integers(const __grid_constant__ gd_cuda_draw p) {
@@ -216,8 +220,8 @@ extern "C" __global__ void gd_multinomial_arrivals(const __grid_constant__ gd_cu
     for (EACH(i, p.rows * p.classes)) {
         const long long row = i / p.classes;
         const double weight = weight_at(p, row, i - row * p.classes);
-        p.arrivals[i] = weight > 0 ? -gd_log_unit_f64(unit_at(rng, i) + 0x1p-54) / weight
-                                   : (double)NAN;
+        p.arrivals[i] =
+            weight > 0 ? -gd_log_unit_f64(unit_at(rng, i) + 0x1p-54) / weight : (double)NAN;
     }
 }
 

@@ -8,9 +8,9 @@ enum { GD_CUDA_ROW_THREADS = 256 }; /* of a block that works on a row of multino
 
 /* Seed and call number of a random call. */
 typedef struct gd_cuda_rng {
-    unsigned long long seed, number;
-    const unsigned long long *noise; /* a seed and call number to combine with them, or NULL */
-    const unsigned long long *key;   /* or a key, which has both; NULL: none */
+    unsigned long long seed, call;
+    const unsigned long long *rng_offset; /* a seed and call number to combine with them, or NULL */
+    const unsigned long long *key;        /* or a key, which has both; NULL: none */
     long long key_stride;
 } gd_cuda_rng;
 

@@ -207,11 +207,11 @@ static workspace_layout forward_layout(const recurrent_job *j, bool keep) {
     return p;
 }
 
-static double load_number(const recurrent_job *j, const void *p, int64_t i) {
+static double load_float(const recurrent_job *j, const void *p, int64_t i) {
     if (!p) return 0;
     return j->size == 8 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
-static void store_number(const recurrent_job *j, void *p, int64_t i, double value) {
+static void store_float(const recurrent_job *j, void *p, int64_t i, double value) {
     if (j->size == 8) ((double *)p)[i] = value;
     else ((float *)p)[i] = (float)value;
 }
@@ -222,9 +222,8 @@ static void combine_biases(const recurrent_job *j, const void *b_ih, const void 
                            char *s_bias) {
     for (int64_t i = 0; i < j->gates; i++) {
         bool separate = j->cell == GD_GRU && i >= 2 * j->hidden;
-        store_number(j, x_bias, i,
-                     load_number(j, b_ih, i) + (separate ? 0 : load_number(j, b_hh, i)));
-        store_number(j, s_bias, i, separate ? load_number(j, b_hh, i) : 0);
+        store_float(j, x_bias, i, load_float(j, b_ih, i) + (separate ? 0 : load_float(j, b_hh, i)));
+        store_float(j, s_bias, i, separate ? load_float(j, b_hh, i) : 0);
     }
 }
 

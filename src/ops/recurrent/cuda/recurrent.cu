@@ -8,10 +8,7 @@
 
 enum { THREADS = GD_CUDA_RECURRENT_THREADS, PAD = GD_CUDA_RECURRENT_PAD };
 
-template <typename T>
-struct alignas(sizeof(T) * 4 < 16 ? sizeof(T) * 4 : 16) four_of {
-    T at[4];
-};
+template <typename T> struct alignas(sizeof(T) * 4 < 16 ? sizeof(T) * 4 : 16) four_of { T at[4]; };
 
 /* Four elements that another block may have written. */
 static __device__ __forceinline__ void load_four(const float *p, float *to) {
@@ -33,8 +30,7 @@ static __device__ __forceinline__ double multiply_add(double a, double b, double
 /* --- tiles ------------------------------------------------------------------------------------ */
 
 /* The threads of a tile: `lanes` threads compute all sums for one slice of the depth. */
-template <int COLUMNS, int BATCH>
-struct tile_shape {
+template <int COLUMNS, int BATCH> struct tile_shape {
     enum {
         columns = COLUMNS,
         batch = BATCH,
@@ -51,8 +47,7 @@ typedef tile_shape<GD_CUDA_BACKWARD_COLUMNS, GD_CUDA_BACKWARD_BATCH> backward_ti
 struct tile_thread {
     int column, sequence, slice;
 };
-template <typename S>
-static __device__ __forceinline__ tile_thread tile_thread_of() {
+template <typename S> static __device__ __forceinline__ tile_thread tile_thread_of() {
     const int lane = (int)threadIdx.x % S::lanes;
     tile_thread t;
     t.sequence = lane % (S::batch / 4) * 4;
@@ -179,8 +174,7 @@ static __device__ void pack_forward(const gd_cuda_recurrent &p, const tile_place
     }
 }
 
-template <typename T>
-static __device__ void run_forward(const gd_cuda_recurrent &p) {
+template <typename T> static __device__ void run_forward(const gd_cuda_recurrent &p) {
     typedef typename wide_type<T>::type W;
     typedef forward_tile S;
     const int per_unit = columns_per_unit(p), units = S::columns / per_unit;
@@ -280,8 +274,7 @@ static __device__ __forceinline__ void place_gradient(const gd_cuda_recurrent &p
     r.present = i < S::columns * S::batch && r.u < p.hidden && r.n < p.batch;
 }
 
-template <typename T>
-static __device__ void run_backward(const gd_cuda_recurrent &p) {
+template <typename T> static __device__ void run_backward(const gd_cuda_recurrent &p) {
     typedef typename wide_type<T>::type W;
     typedef backward_tile S;
     const int tiles = p.unit_tiles * p.batch_tiles, i = (int)threadIdx.x;
@@ -291,9 +284,8 @@ static __device__ void run_backward(const gd_cuda_recurrent &p) {
     unit_gradient<W> r;
     for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
         const tile_place at = tile_place_of(p, tile, S::columns, S::batch);
-        pack_backward<T, W>(p, at,
-                            p.packed ? (W *)p.packed + tile * p.depth * S::columns
-                                     : shared_weights);
+        pack_backward<T, W>(
+            p, at, p.packed ? (W *)p.packed + tile * p.depth * S::columns : shared_weights);
         place_gradient<S>(p, at, r);
         load_gradients<T>(p, r);
         if (!single) keep_gradients(p, r);
@@ -342,8 +334,8 @@ static __device__ void run_backward(const gd_cuda_recurrent &p) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-#define RECURRENT_KERNELS(dtype, T)              \
-    RECURRENT_KERNEL(dtype, run_forward<T>)      \
+#define RECURRENT_KERNELS(dtype, T)         \
+    RECURRENT_KERNEL(dtype, run_forward<T>) \
     RECURRENT_KERNEL(grad_##dtype, run_backward<T>)
 
 RECURRENT_KERNELS(f64, double)

@@ -1,7 +1,7 @@
 /* recurrent.cuh - the cells of recurrent layers and the order of the blocks, for recurrent.cu and
  * recurrent_resident.cuh. */
-#ifndef GRADUS_CUDA_RECURRENT_CUH
-#define GRADUS_CUDA_RECURRENT_CUH
+#ifndef GRADUS_OPS_RECURRENT_CUDA_RECURRENT_CUH
+#define GRADUS_OPS_RECURRENT_CUDA_RECURRENT_CUH
 
 #include "ops/recurrent/cuda/recurrent_args.h"
 #include "backend/cuda/typed.cuh"
@@ -23,7 +23,7 @@ static __device__ __forceinline__ void narrow(float x, bf16_element *y) {
 
 template <typename T>
 static __device__ __forceinline__ typename wide_type<T>::type optional_element(const void *p,
-                                                                              long long i) {
+                                                                               long long i) {
     return p ? widen(((const T *)p)[i]) : 0;
 }
 
@@ -115,10 +115,7 @@ static __device__ __forceinline__ float tanh_of(float x) {
 }
 static __device__ __forceinline__ double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
 static __device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
-template <typename W>
-static __device__ __forceinline__ W sigmoid_slope(W y) {
-    return y * (1 - y);
-}
+template <typename W> static __device__ __forceinline__ W sigmoid_slope(W y) { return y * (1 - y); }
 
 /* Sums for each unit. For a gru: reset, update, the input's part of the new gate, and the state's
  * part of it. */
@@ -142,7 +139,7 @@ static __device__ __forceinline__ const T *forward_weights(const gd_cuda_recurre
 /* The sum of both biases of a gate; those of a gru's new gate are separate. */
 template <typename T>
 static __device__ __forceinline__ typename wide_type<T>::type bias_of(const gd_cuda_recurrent &p,
-                                                                     int gate, long long unit) {
+                                                                      int gate, long long unit) {
     if (p.cell == GD_CUDA_CELL_GRU && gate >= 2)
         return gate == 2 ? optional_element<T>(p.b_ih, 2 * p.hidden + unit)
                          : optional_element<T>(p.b_hh, 2 * p.hidden + unit);
@@ -151,8 +148,7 @@ static __device__ __forceinline__ typename wide_type<T>::type bias_of(const gd_c
 }
 
 /* A unit of one sequence: where it is, its state, and the result of a step. */
-template <typename W>
-struct unit_step {
+template <typename W> struct unit_step {
     long long n, u;
     bool present, active;
     W bias[4];
@@ -191,9 +187,8 @@ static __device__ __forceinline__ void load_unit(const gd_cuda_recurrent &p, uni
         r.bias[g] = r.u < p.hidden && g < columns_per_unit(p) ? bias_of<T>(p, g, r.u) : (W)0;
     }
     r.h = r.present ? optional_element<T>(p.h0, r.n * p.hidden + r.u) : (W)0;
-    r.c = r.present && p.cell == GD_CUDA_CELL_LSTM
-              ? optional_element<T>(p.c0, r.n * p.hidden + r.u)
-              : (W)0;
+    r.c = r.present && p.cell == GD_CUDA_CELL_LSTM ? optional_element<T>(p.c0, r.n * p.hidden + r.u)
+                                                   : (W)0;
 }
 
 /* The state between steps, if a block has several tiles. */
@@ -271,16 +266,15 @@ static __device__ __forceinline__ bool begins_at(const gd_cuda_recurrent &p, lon
 }
 
 /* What the gradient of a step of one unit reads, and the gradients that go on to the step before. */
-template <typename W>
-struct unit_gradient {
+template <typename W> struct unit_gradient {
     long long n, u;
     bool present, active;
     W gy, gates[4];
-    W result;  /* y of an rnn, c after the step of an lstm */
-    W before;  /* h before the step of a gru, c before the step of an lstm */
-    W dc;      /* gradient of c */
-    W carry;   /* gradient of h, without that through the gates */
-    W g[4];    /* gradients of the gates */
+    W result; /* y of an rnn, c after the step of an lstm */
+    W before; /* h before the step of a gru, c before the step of an lstm */
+    W dc;     /* gradient of c */
+    W carry;  /* gradient of h, without that through the gates */
+    W g[4];   /* gradients of the gates */
 };
 
 template <typename T, typename W>
@@ -302,8 +296,7 @@ static __device__ __forceinline__ void load_step(const gd_cuda_recurrent &p, lon
         r.result = ((const W *)p.saved_c)[at];
         r.before = begins ? optional_element<T>(p.c0, cell) : ((const W *)p.saved_c)[before];
     } else if (p.cell == GD_CUDA_CELL_GRU) {
-        r.before =
-            begins ? optional_element<T>(p.h0, cell) : widen(((const T *)p.saved_y)[before]);
+        r.before = begins ? optional_element<T>(p.h0, cell) : widen(((const T *)p.saved_y)[before]);
     } else {
         r.result = p.wide_y ? ((const W *)p.saved_y)[at] : widen(((const T *)p.saved_y)[at]);
     }

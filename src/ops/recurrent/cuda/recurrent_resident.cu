@@ -73,8 +73,7 @@ static __device__ __forceinline__ void send_state(char *to, float h, int unit, T
 
 /* Addresses of the unit of a thread for the first sequence of the thread, in the current step. A
  * step adds strides to them: 64-bit products in each step would cost more than the arithmetic. */
-template <typename T>
-struct forward_addresses {
+template <typename T> struct forward_addresses {
     const float *sums;
     float *gates, *cells; /* or NULL */
     T *y;
@@ -98,16 +97,14 @@ forward_addresses_of(const gd_cuda_recurrent &p, const unit_step<float> &r) {
     a.gates_step = a.step * a.parts;
     return a;
 }
-template <typename T>
-static __device__ __forceinline__ void advance_step(forward_addresses<T> &a) {
+template <typename T> static __device__ __forceinline__ void advance_step(forward_addresses<T> &a) {
     a.sums += a.sums_step;
     a.y += a.step;
     if (a.gates) a.gates += a.gates_step;
     if (a.cells) a.cells += a.step;
 }
 
-template <typename T, int M, int WORDS>
-struct resident_forward {
+template <typename T, int M, int WORDS> struct resident_forward {
     enum { COPIES = 4 / M > 1 ? 4 / M : 1 };
 
     static __device__ __forceinline__ void place(const gd_cuda_recurrent &p, const tile_place &at,
@@ -128,9 +125,8 @@ struct resident_forward {
             if (g * hidden < depth) r.sums[g] = from[g * hidden];
     }
 
-    static __device__ __forceinline__ void prefetch_parts(const gd_cuda_recurrent &p,
-                                                          const float *from,
-                                                          const unit_step<float> &r) {
+    static __device__ __forceinline__ void
+    prefetch_parts(const gd_cuda_recurrent &p, const float *from, const unit_step<float> &r) {
         if (!r.present || r.u % 8 != 0) return; /* 8 units are a sector */
         for (int g = 0; g * p.hidden < p.depth; g++) prefetch_line(from + g * p.hidden);
     }
@@ -235,14 +231,13 @@ struct resident_forward {
                 else load_parts(p, to.sums + to.sums_step, r);
                 if (keeps) keep_state(p, r);
                 store_step(p, to, n, r);
-                if (sizeof(T) == 4 || r.u % 2 == 0)
-                    clear_slots(ring, s, sent + n * group_bytes, 1);
+                if (sizeof(T) == 4 || r.u % 2 == 0) clear_slots(ring, s, sent + n * group_bytes, 1);
             }
     }
 };
 
-#define RESIDENT_KERNELS(dtype, T)                                          \
-    RECURRENT_KERNEL(resident_4x4_##dtype, resident_forward<T, 4, 4>::run)  \
+#define RESIDENT_KERNELS(dtype, T)                                         \
+    RECURRENT_KERNEL(resident_4x4_##dtype, resident_forward<T, 4, 4>::run) \
     RECURRENT_KERNEL(resident_2x8_##dtype, resident_forward<T, 2, 8>::run)
 
 RESIDENT_KERNELS(f16, f16_element)

@@ -13,8 +13,8 @@
  * and the slots of s + 3 to s + 2 + c are free. A fence follows, and after it the thread writes slot
  * s + 2, which all readers read before they read slot s + 3.
  */
-#ifndef GRADUS_CUDA_RECURRENT_RESIDENT_CUH
-#define GRADUS_CUDA_RECURRENT_RESIDENT_CUH
+#ifndef GRADUS_OPS_RECURRENT_CUDA_RECURRENT_RESIDENT_CUH
+#define GRADUS_OPS_RECURRENT_CUDA_RECURRENT_RESIDENT_CUH
 
 #include "backend/cuda/mma.cuh"
 #include "ops/recurrent/cuda/recurrent.cuh"
@@ -82,8 +82,7 @@ static __device__ __forceinline__ exchange_ring exchange_ring_of(const gd_cuda_r
     r.mask = p.slots - 1;
     return r;
 }
-static __device__ __forceinline__ char *slot_at(const exchange_ring &r, int slot,
-                                                uint32_t offset) {
+static __device__ __forceinline__ char *slot_at(const exchange_ring &r, int slot, uint32_t offset) {
     return r.base + ((uint32_t)(slot & r.mask) * r.slot_bytes + offset);
 }
 

@@ -30,8 +30,7 @@ static __device__ __forceinline__ void load_columns(const gd_cuda_recurrent &p, 
             uint4 v[2];
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                const bool inside =
-                    i < own.pairs && from + 4 * i < hidden && u + half * 8 < hidden;
+                const bool inside = i < own.pairs && from + 4 * i < hidden && u + half * 8 < hidden;
                 const float *at = column + half * 8;
                 v[half].x = inside ? round_tf32(at[0]) : 0;
                 v[half].y = inside && blocks > 1 ? round_tf32(at[block]) : 0;
@@ -115,16 +114,14 @@ static __device__ __forceinline__ void send_gradients(char *to, const float *g, 
 
 /* What the gradient of a step of one unit reads, as it is in memory: it is loaded one step before it
  * is used. */
-template <typename T>
-struct saved_step {
+template <typename T> struct saved_step {
     bool active;
     T gy, y; /* y: that of an rnn, or h before the step of a gru */
     float gates[4], result, before;
 };
 
 /* Addresses as in the forward kernels. */
-template <typename T>
-struct backward_addresses {
+template <typename T> struct backward_addresses {
     const T *gy, *y;
     const float *gates, *cells, *wide_y;
     T *gradients;
@@ -157,8 +154,7 @@ static __device__ __forceinline__ void advance_step(const gd_cuda_recurrent &p,
     a.gradients += p.parts * a.step;
 }
 
-template <typename T, int M, int WORDS>
-struct resident_backward {
+template <typename T, int M, int WORDS> struct resident_backward {
     enum { COPIES = 4 / M };
 
     static __device__ __forceinline__ void place(const gd_cuda_recurrent &p, const tile_place &at,
@@ -195,9 +191,8 @@ struct resident_backward {
         } else if (p.wide_y) v.result = a.wide_y[rows];
         else v.y = a.y[rows];
     }
-    static __device__ __forceinline__ void set_step(const gd_cuda_recurrent &p,
-                                                    const saved_step<T> &v,
-                                                    unit_gradient<float> &r) {
+    static __device__ __forceinline__ void
+    set_step(const gd_cuda_recurrent &p, const saved_step<T> &v, unit_gradient<float> &r) {
         r.active = v.active;
         r.gy = widen(v.gy);
 #pragma unroll
@@ -215,8 +210,7 @@ struct resident_backward {
         float *partials = (float *)shared_memory + buffer * WARPS * 4 * M * 32 + own.lane;
         float total[2] = {0, 0};
 #pragma unroll
-        for (int i = 0; i < 4 * M; i++)
-            partials[(own.warp * 4 * M + i) * 32] = sums[i / 4][i % 4];
+        for (int i = 0; i < 4 * M; i++) partials[(own.warp * 4 * M + i) * 32] = sums[i / 4][i % 4];
         __syncthreads();
         if (own.warp >= 4 * M) return 0;
 #pragma unroll
@@ -313,8 +307,8 @@ struct resident_backward {
     }
 };
 
-#define RESIDENT_KERNELS(dtype, T)                                                  \
-    RECURRENT_KERNEL(resident_grad_2x8_##dtype, resident_backward<T, 2, 8>::run)    \
+#define RESIDENT_KERNELS(dtype, T)                                               \
+    RECURRENT_KERNEL(resident_grad_2x8_##dtype, resident_backward<T, 2, 8>::run) \
     RECURRENT_KERNEL(resident_grad_1x16_##dtype, resident_backward<T, 1, 16>::run)
 
 RESIDENT_KERNELS(f16, f16_element)

@@ -124,7 +124,7 @@ static gd_reduction index_reduction_of(const gd_kernel_call *k, gd_fold fold, in
                           .mask = mask,
                           .type = accumulator_dtype(k->in[0].dtype),
                           .in_order = true,
-                          .two_numbers = true,
+                          .two_values = true,
                           .y = y,
                           .y1 = y1};
 }
@@ -171,7 +171,7 @@ REDUCTION(min_with_index)
 static gd_reduction var_request(const gd_kernel_call *k) {
     const gd_var_options *o = k->attrs;
     gd_reduction r = reduction_of(k, GD_FOLD_MOMENTS, &o->axis, k->out[0].dtype);
-    r.two_numbers = true;
+    r.two_values = true;
     r.finish = GD_FINISH_VARIANCE;
     r.p = o->correction;
     return r;
@@ -184,7 +184,7 @@ REDUCTION(var)
 static gd_reduction std_request(const gd_kernel_call *k) {
     const gd_std_options *o = k->attrs;
     gd_reduction r = reduction_of(k, GD_FOLD_MOMENTS, &o->axis, k->out[0].dtype);
-    r.two_numbers = true;
+    r.two_values = true;
     r.finish = GD_FINISH_DEVIATION;
     r.p = o->correction;
     return r;
@@ -197,7 +197,7 @@ REDUCTION(std)
 static gd_reduction logsumexp_request(const gd_kernel_call *k) {
     const gd_logsumexp_options *o = k->attrs;
     gd_reduction r = reduction_of(k, GD_FOLD_EXP, &o->axis, k->out[0].dtype);
-    r.two_numbers = true;
+    r.two_values = true;
     r.finish = GD_FINISH_LOG_EXP;
     return r;
 }

@@ -119,13 +119,13 @@ static size_t partials_bytes(const gd_kernel_call *call, uint32_t mask) {
 
 static gd_status queue_reduction(const gd_kernel_call *call, fold_kernels *fold,
                                  gd_cuda_reduce *p) {
-    enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
+    enum { MAX_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
     const long long outputs = THREADS / p->lanes,
                     blocks = (p->outputs + outputs - 1) / outputs * p->parts;
     p->call = gd_cuda_call_of(call);
     p->partials = call->workspace;
     gd_status status = gd_cuda_launch(call->device, &fold->reduce,
-                                      blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, THREADS, p);
+                                      blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS, THREADS, p);
     if (status == GD_OK && p->parts > 1)
         status = gd_cuda_launch(call->device, &fold->join, p->outputs, THREADS, p);
     return status;

@@ -34,8 +34,7 @@ static __device__ __forceinline__ void store_result(const gd_cuda_view &y, long 
 
 /* A chunk is added as a tree in the type of its elements, and chunks are added in double. So sums
  * of f32 are as exact as pairwise ones, and few operations are in double. */
-template <typename T>
-struct real_sum {
+template <typename T> struct real_sum {
     typedef double accumulator;
     typedef typename wide_type<T>::type wide;
     static __device__ double start() { return 0; }
@@ -63,8 +62,7 @@ struct real_sum {
     }
 };
 
-template <typename T>
-struct real_product {
+template <typename T> struct real_product {
     typedef double accumulator;
     typedef typename wide_type<T>::type wide;
     static __device__ double start() { return 1; }
@@ -96,8 +94,7 @@ static __device__ __forceinline__ word as_integer(int dtype, float x) {
 }
 static __device__ __forceinline__ word as_integer(int, long long x) { return (word)x; }
 
-template <typename T, bool product>
-struct integer_fold {
+template <typename T, bool product> struct integer_fold {
     typedef word accumulator;
     typedef typename wide_type<T>::type wide;
     static __device__ word start() { return product; }
@@ -113,14 +110,11 @@ struct integer_fold {
         store_result(p.y, o, (long long)a);
     }
 };
-template <typename T>
-using integer_sum = integer_fold<T, false>;
-template <typename T>
-using integer_product = integer_fold<T, true>;
+template <typename T> using integer_sum = integer_fold<T, false>;
+template <typename T> using integer_product = integer_fold<T, true>;
 
 /* Whether any or all elements are not 0. */
-template <typename T, bool all>
-struct truth_fold {
+template <typename T, bool all> struct bool_fold {
     typedef int accumulator;
     typedef typename wide_type<T>::type wide;
     static __device__ int start() { return all; }
@@ -136,35 +130,28 @@ struct truth_fold {
         store_result(p.y, o, (long long)a);
     }
 };
-template <typename T>
-using any_true = truth_fold<T, false>;
-template <typename T>
-using all_true = truth_fold<T, true>;
+template <typename T> using any_true = bool_fold<T, false>;
+template <typename T> using all_true = bool_fold<T, true>;
 
 /* --- extremes --------------------------------------------------------------------------------- */
 
 /* Whether a comes before b as an extreme. NaN comes first. */
-template <bool largest, typename W>
-static __device__ __forceinline__ bool is_beyond(W a, W b) {
+template <bool largest, typename W> static __device__ __forceinline__ bool is_beyond(W a, W b) {
     if (a != a || b != b) return a != a && b == b;
     return largest ? a > b : a < b;
 }
 
-template <bool largest>
-static __device__ __forceinline__ void set_least(float &x) {
+template <bool largest> static __device__ __forceinline__ void set_least(float &x) {
     x = largest ? -INFINITY : INFINITY;
 }
-template <bool largest>
-static __device__ __forceinline__ void set_least(double &x) {
+template <bool largest> static __device__ __forceinline__ void set_least(double &x) {
     x = largest ? -INFINITY : INFINITY;
 }
-template <bool largest>
-static __device__ __forceinline__ void set_least(long long &x) {
+template <bool largest> static __device__ __forceinline__ void set_least(long long &x) {
     x = largest ? INT64_MIN : INT64_MAX;
 }
 
-template <typename T, bool largest>
-struct extreme_value {
+template <typename T, bool largest> struct extreme_value {
     typedef typename wide_type<T>::type wide;
     typedef wide accumulator;
     static __device__ wide start() {
@@ -184,20 +171,16 @@ struct extreme_value {
         store_result(p.y, o, a);
     }
 };
-template <typename T>
-using largest_value = extreme_value<T, true>;
-template <typename T>
-using smallest_value = extreme_value<T, false>;
+template <typename T> using largest_value = extreme_value<T, true>;
+template <typename T> using smallest_value = extreme_value<T, false>;
 
 /* The first extreme of a group and its number in it. A negative number: no element yet. */
-template <typename W>
-struct numbered_value {
+template <typename W> struct numbered_value {
     W value;
     long long number;
 };
 
-template <typename T, bool largest>
-struct extreme_index {
+template <typename T, bool largest> struct extreme_index {
     typedef typename wide_type<T>::type wide;
     typedef numbered_value<wide> accumulator;
     static __device__ accumulator start() { return accumulator{0, -1}; }
@@ -221,10 +204,8 @@ struct extreme_index {
         if (p.indices.data) store_result(p.indices, o, a.number);
     }
 };
-template <typename T>
-using largest_index = extreme_index<T, true>;
-template <typename T>
-using smallest_index = extreme_index<T, false>;
+template <typename T> using largest_index = extreme_index<T, true>;
+template <typename T> using smallest_index = extreme_index<T, false>;
 
 /* --- groups ----------------------------------------------------------------------------------- */
 
@@ -303,10 +284,10 @@ static __device__ void reduce_groups(const gd_cuda_reduce &p, void *memory) {
         const long long part = b / blocks, o = (b - part * blocks) * block_outputs + group;
         const long long first = part * p.chunk,
                         end = first + p.chunk < p.size ? first + p.chunk : p.size;
-        shared[threadIdx.x] = o < p.outputs
-                                  ? fold_elements<F, T>(p, (const T *)p.x + axes_offset(p.kept, o),
-                                                        first + lane, end)
-                                  : F::start();
+        shared[threadIdx.x] =
+            o < p.outputs
+                ? fold_elements<F, T>(p, (const T *)p.x + axes_offset(p.kept, o), first + lane, end)
+                : F::start();
         join_lanes<F>(shared, lane, p.lanes, p.lane_stride);
         if (lane == 0 && o < p.outputs) {
             const typename F::accumulator a = shared[threadIdx.x];
@@ -318,8 +299,7 @@ static __device__ void reduce_groups(const gd_cuda_reduce &p, void *memory) {
 }
 
 /* Joins the parts of each output; a block computes one output. */
-template <typename F>
-static __device__ void join_parts(const gd_cuda_reduce &p, void *memory) {
+template <typename F> static __device__ void join_parts(const gd_cuda_reduce &p, void *memory) {
     typename F::accumulator *shared = (typename F::accumulator *)memory;
     const typename F::accumulator *partials = (const typename F::accumulator *)p.partials;
     for (long long o = blockIdx.x; o < p.outputs; o += gridDim.x) {
@@ -334,18 +314,18 @@ static __device__ void join_parts(const gd_cuda_reduce &p, void *memory) {
 }
 
 /* gd_reduce_NAME reduces, gd_join_NAME joins the parts. */
-#define FOLD_KERNELS(name, fold)                                                             \
-    extern "C" __global__ void __launch_bounds__(GD_CUDA_REDUCE_THREADS)                     \
-        gd_reduce_##name(const __grid_constant__ gd_cuda_reduce p) {                         \
-        RETURN_IF_FAILED(p.call);                                                            \
-        __shared__ ulonglong2 shared[GD_CUDA_REDUCE_THREADS];                                \
-        WITH_ELEMENT_TYPE(p.dtype, reduce_groups<fold<T>, T>(p, shared))                     \
-    }                                                                                        \
-    extern "C" __global__ void __launch_bounds__(GD_CUDA_REDUCE_THREADS)                     \
-        gd_join_##name(const __grid_constant__ gd_cuda_reduce p) {                           \
-        RETURN_IF_FAILED(p.call);                                                            \
-        __shared__ ulonglong2 shared[GD_CUDA_REDUCE_THREADS];                                \
-        WITH_ELEMENT_TYPE(p.dtype, join_parts<fold<T>>(p, shared))                           \
+#define FOLD_KERNELS(name, fold)                                         \
+    extern "C" __global__ void __launch_bounds__(GD_CUDA_REDUCE_THREADS) \
+        gd_reduce_##name(const __grid_constant__ gd_cuda_reduce p) {     \
+        RETURN_IF_FAILED(p.call);                                        \
+        __shared__ ulonglong2 shared[GD_CUDA_REDUCE_THREADS];            \
+        WITH_ELEMENT_TYPE(p.dtype, reduce_groups<fold<T>, T>(p, shared)) \
+    }                                                                    \
+    extern "C" __global__ void __launch_bounds__(GD_CUDA_REDUCE_THREADS) \
+        gd_join_##name(const __grid_constant__ gd_cuda_reduce p) {       \
+        RETURN_IF_FAILED(p.call);                                        \
+        __shared__ ulonglong2 shared[GD_CUDA_REDUCE_THREADS];            \
+        WITH_ELEMENT_TYPE(p.dtype, join_parts<fold<T>>(p, shared))       \
     }
 
 FOLD_KERNELS(real_sum, real_sum)

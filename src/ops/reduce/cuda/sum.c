@@ -14,7 +14,7 @@ enum {
     LEAST_ROWS = 16,      /* of a thread */
     WARP_ELEMENTS = 4096, /* longer sums are added by a block */
     PART_ELEMENTS = 8192, /* of a part, at least */
-    MOST_BLOCKS = 1 << 20,
+    MAX_BLOCKS = 1 << 20,
 };
 
 _Static_assert(2 * BLOCKS <= GD_CUDA_SUM_COUNTERS && PART_ELEMENTS > WARP_ELEMENTS,
@@ -107,7 +107,7 @@ gd_status gd_cuda_queue_sum(const gd_kernel_call *call, const gd_cuda_reduce *r,
     else
         status = gd_cuda_launch(
             call->device, &sum_runs,
-            at_most(divide_up(p.outputs * p.parts, p.block ? 1 : THREADS / 32), MOST_BLOCKS),
+            at_most(divide_up(p.outputs * p.parts, p.block ? 1 : THREADS / 32), MAX_BLOCKS),
             THREADS, &p);
     if (status != GD_OK || p.parts == 1 || !is_columns(r)) return status;
     p.finish_columns = 1;

@@ -17,8 +17,7 @@ static __device__ __forceinline__ void store_sum(const gd_cuda_sum &p, long long
     else store_real(p.y_dtype, p.y, o, sum / p.divisor);
 }
 
-template <int COUNT, typename W>
-static __device__ __forceinline__ W tree_sum(const W *x) {
+template <int COUNT, typename W> static __device__ __forceinline__ W tree_sum(const W *x) {
     if constexpr (COUNT == 1) return x[0];
     else return tree_sum<COUNT / 2>(x) + tree_sum<COUNT / 2>(x + COUNT / 2);
 }
@@ -101,9 +100,9 @@ static __device__ __forceinline__ double sum_vectors(const gd_cuda_sum &p, const
         W x_of[UNROLL][N];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            const long long at = v + u * step,
-                            run = p.runs == 1              ? 0
-                                  : ((at | width) >> 32) ? at / width
+            const long long at = v + u * step, run = p.runs == 1 ? 0
+                                                     : ((at | width) >> 32)
+                                                         ? at / width
                                                          : (uint32_t)at / (uint32_t)width;
             raw[u].load(x + run * p.stride + (at - run * width) * N);
         }
@@ -143,15 +142,14 @@ static __device__ __forceinline__ void add_parts(const gd_cuda_sum &p, long long
 template <typename T, int N>
 static __device__ __forceinline__ void sum_runs(const gd_cuda_sum &p, double *shared) {
     const int threads = p.block ? THREADS : 32, thread = (int)threadIdx.x % threads;
-    const long long groups = p.block ? 1 : THREADS / 32,
-                    all = p.outputs * p.parts, vectors = p.runs * (p.length / N),
-                    share = (vectors + p.parts - 1) / p.parts;
+    const long long groups = p.block ? 1 : THREADS / 32, all = p.outputs * p.parts,
+                    vectors = p.runs * (p.length / N), share = (vectors + p.parts - 1) / p.parts;
     for (long long g = blockIdx.x * groups + (p.block ? 0 : threadIdx.x / 32); g < all;
          g += gridDim.x * groups) {
         const long long part = g / p.outputs, o = g - part * p.outputs, first = part * share,
                         end = first + share < vectors ? first + share : vectors;
-        double sum = sum_vectors<T, N>(p, (const T *)p.x + o * p.output_stride, first + thread,
-                                       end, threads);
+        double sum = sum_vectors<T, N>(p, (const T *)p.x + o * p.output_stride, first + thread, end,
+                                       threads);
         sum = p.block ? sum_of_block(sum, shared, THREADS) : sum_of_lanes(sum, 32);
         if (thread == 0) store_sum(p, part, o, sum);
         if (p.parts > 1) add_parts(p, o, shared); /* such sums are added by blocks */

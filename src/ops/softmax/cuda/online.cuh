@@ -1,6 +1,6 @@
 /* online.cuh - the largest element of a row and the sum of exp(x - largest), in one pass. */
-#ifndef GRADUS_CUDA_ONLINE_CUH
-#define GRADUS_CUDA_ONLINE_CUH
+#ifndef GRADUS_OPS_SOFTMAX_CUDA_ONLINE_CUH
+#define GRADUS_OPS_SOFTMAX_CUDA_ONLINE_CUH
 
 #include "backend/cuda/pack.cuh"
 
@@ -9,22 +9,19 @@ static __device__ __forceinline__ double larger_of(double a, double b) { return 
 
 /* exp(x - largest). If `largest` is -inf: exp(x), which is 0 or NaN. With CAPPED, exp(inf - inf) is
  * 1 and not NaN: the sum then counts the infinite elements. */
-template <bool CAPPED, typename W>
-static __device__ __forceinline__ W exp_below(W x, W largest) {
+template <bool CAPPED, typename W> static __device__ __forceinline__ W exp_below(W x, W largest) {
     if (CAPPED && x == (W)INFINITY) return 1;
     return exp_of(x - (largest == -(W)INFINITY ? (W)0 : largest));
 }
 
 /* The elements so far: the largest, NaN ignored, and the sum of exp(x - largest). */
-template <typename W, bool CAPPED>
-struct online_sum {
+template <typename W, bool CAPPED> struct online_sum {
     W largest, sum;
     __device__ __forceinline__ void start() {
         largest = -(W)INFINITY;
         sum = 0;
     }
-    template <int COUNT>
-    __device__ __forceinline__ void add(const W *x) {
+    template <int COUNT> __device__ __forceinline__ void add(const W *x) {
         W most = x[0];
 #pragma unroll
         for (int i = 1; i < COUNT; i++) most = larger_of(most, x[i]);
@@ -63,8 +60,7 @@ struct online_sum {
 /* Visits the elements of a row that lies at any address: f(first, values, COUNT as a type) for
  * COUNT neighbouring elements: single ones up to the first multiple of 16 bytes and after the
  * last, vectors between them. `thread` of `threads` threads. */
-template <int COUNT>
-struct count_of {
+template <int COUNT> struct count_of {
     enum { value = COUNT };
 };
 template <typename T, class F>

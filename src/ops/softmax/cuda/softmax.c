@@ -18,8 +18,8 @@ static gd_cuda_kernel grad_warp_rows_16 =
 static softmax_kernels forward_kernels = {KERNELS("gd_softmax")},
                        grad_kernels = {KERNELS("gd_softmax_grad")};
 
-/* A block of MOST_THREADS keeps a row in registers without spilling them. */
-enum { WARP_THREADS = 256, MOST_THREADS = 512, LONG_THREADS = 512, MOST_BLOCKS = 1 << 20 };
+/* A block of MAX_THREADS keeps a row in registers without spilling them. */
+enum { WARP_THREADS = 256, MAX_THREADS = 512, LONG_THREADS = 512, MAX_BLOCKS = 1 << 20 };
 
 static long long at_most(long long a, long long b) { return a < b ? a : b; }
 
@@ -37,14 +37,14 @@ static gd_status queue_lines(const gd_kernel_call *call, softmax_kernels *kernel
         const int rows = WARP_THREADS / 32;
         gd_cuda_kernel *warp =
             kernels == &grad_kernels && size == 2 ? &grad_warp_rows_16 : &kernels->warp;
-        return gd_cuda_launch(call->device, warp,
-                              at_most((p->outer + rows - 1) / rows, MOST_BLOCKS), WARP_THREADS, p);
+        return gd_cuda_launch(call->device, warp, at_most((p->outer + rows - 1) / rows, MAX_BLOCKS),
+                              WARP_THREADS, p);
     }
     int threads = 64;
-    while (threads < MOST_THREADS && threads * kept < p->n) threads *= 2;
+    while (threads < MAX_THREADS && threads * kept < p->n) threads *= 2;
     const bool fits = threads * kept >= p->n;
     return gd_cuda_launch(call->device, fits ? &kernels->block : &kernels->long_rows,
-                          at_most(p->outer, MOST_BLOCKS), fits ? threads : LONG_THREADS, p);
+                          at_most(p->outer, MAX_BLOCKS), fits ? threads : LONG_THREADS, p);
 }
 
 /* Lines along an axis of x. */

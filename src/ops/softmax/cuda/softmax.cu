@@ -9,14 +9,12 @@
 #include "ops/softmax/cuda/online.cuh"
 
 /* Vectors of a row that a thread keeps: at most 32 elements. */
-template <typename T, int N>
-struct row_vectors {
+template <typename T, int N> struct row_vectors {
     enum { value = N == 1 ? 8 : 32 / N };
 };
 
 /* The sum and the largest over a warp or, with BLOCK, over a block. */
-template <bool BLOCK, typename W>
-static __device__ __forceinline__ W sum_of_group(W x, W *shared) {
+template <bool BLOCK, typename W> static __device__ __forceinline__ W sum_of_group(W x, W *shared) {
     return BLOCK ? sum_of_block(x, shared, (int)blockDim.x) : sum_of_lanes(x, 32);
 }
 template <bool BLOCK, typename W>
@@ -31,10 +29,10 @@ static __device__ __forceinline__ W largest_of_group(W x, W *shared) {
 }
 
 /* The rows of this thread's warp or block; f(row, thread of the row, threads of the row). */
-#define EACH_ROW(row, rows)                                                                        \
-    long long row = BLOCK ? blockIdx.x                                                             \
-                          : (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;          \
-    row < (rows);                                                                                  \
+#define EACH_ROW(row, rows)                                                                \
+    long long row =                                                                        \
+        BLOCK ? blockIdx.x : (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; \
+    row < (rows);                                                                          \
     row += BLOCK ? gridDim.x : (long long)gridDim.x * (blockDim.x / 32)
 
 /* --- rows in registers ------------------------------------------------------------------------ */
@@ -67,8 +65,7 @@ static __device__ __forceinline__ void store_row(T *row, long long n, int thread
 }
 
 /* The result of logsumexp. */
-template <typename W>
-static __device__ __forceinline__ W log_of_sum(W largest, W sum) {
+template <typename W> static __device__ __forceinline__ W log_of_sum(W largest, W sum) {
     return (largest == -(W)INFINITY ? (W)0 : largest) + log_of(sum);
 }
 
@@ -121,12 +118,10 @@ static __device__ __forceinline__ void softmax_rows(const gd_cuda_softmax &p, vo
 }
 
 /* softmax: y (gy - sum(gy y)); log_softmax: gy - exp(y) sum(gy). */
-template <typename W>
-static __device__ __forceinline__ W grad_term(int kind, W gy, W y) {
+template <typename W> static __device__ __forceinline__ W grad_term(int kind, W gy, W y) {
     return kind == GD_CUDA_SOFTMAX ? gy * y : gy;
 }
-template <typename W>
-static __device__ __forceinline__ W grad_of(int kind, W gy, W y, W sum) {
+template <typename W> static __device__ __forceinline__ W grad_of(int kind, W gy, W y, W sum) {
     return kind == GD_CUDA_SOFTMAX ? y * (gy - sum) : gy - exp_of(y) * sum;
 }
 
@@ -161,24 +156,24 @@ static __device__ __forceinline__ void grad_rows(const gd_cuda_softmax &p, void 
                 raw_y[k].widen_to(y);
 #pragma unroll
                 for (int i = 0; i < N; i++) g[i] = grad_of(p.kind, g[i], y[i], sum);
-                raw_vector<T, N>::store(
-                    (T *)p.out + first + (long long)(thread + k * threads) * N, g);
+                raw_vector<T, N>::store((T *)p.out + first + (long long)(thread + k * threads) * N,
+                                        g);
             }
     }
 }
 
 /* `blocks` on a multiprocessor limit the registers. Gradients of 16-bit types have their own kernels,
  * because they need fewer registers than those of the others. */
-#define ROW_KERNEL(name, types, function, block, threads, blocks)                      \
-    extern "C" __global__ void __launch_bounds__(threads, blocks)                      \
-        gd_##name(const __grid_constant__ gd_cuda_softmax p) {                         \
-        RETURN_IF_FAILED(p.call);                                                      \
-        __shared__ double memory[64];                                                  \
-        if (p.vector) {                                                                \
-            types(p.dtype, function<T, pack_size<T>::value, block>(p, memory))         \
-        } else {                                                                       \
-            types(p.dtype, function<T, 1, block>(p, memory))                           \
-        }                                                                              \
+#define ROW_KERNEL(name, types, function, block, threads, blocks)              \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)              \
+        gd_##name(const __grid_constant__ gd_cuda_softmax p) {                 \
+        RETURN_IF_FAILED(p.call);                                              \
+        __shared__ double memory[64];                                          \
+        if (p.vector) {                                                        \
+            types(p.dtype, function<T, pack_size<T>::value, block>(p, memory)) \
+        } else {                                                               \
+            types(p.dtype, function<T, 1, block>(p, memory))                   \
+        }                                                                      \
     }
 #define WITH_16_BIT_TYPE(dtype, ...)                         \
     switch (dtype) {                                         \
@@ -237,8 +232,7 @@ static __device__ void softmax_long(const gd_cuda_softmax &p, void *memory) {
     }
 }
 
-template <typename T>
-static __device__ void grad_long(const gd_cuda_softmax &p, void *memory) {
+template <typename T> static __device__ void grad_long(const gd_cuda_softmax &p, void *memory) {
     typedef typename wide_type<T>::type W;
     for (long long row = blockIdx.x; row < p.outer; row += gridDim.x) {
         const T *g = (const T *)p.x + row * p.n, *y = (const T *)p.y + row * p.n;
@@ -272,8 +266,7 @@ extern "C" __global__ void __launch_bounds__(512)
 
 /* --- lines that are not contiguous ------------------------------------------------------------ */
 
-template <typename T, bool CAPPED>
-static __device__ void softmax_lines(const gd_cuda_softmax &p) {
+template <typename T, bool CAPPED> static __device__ void softmax_lines(const gd_cuda_softmax &p) {
     typedef typename wide_type<T>::type W;
     for (EACH(line, p.outer * p.inner)) {
         const long long o = line / p.inner, first = o * p.n * p.inner + (line - o * p.inner);
@@ -299,8 +292,7 @@ static __device__ void softmax_lines(const gd_cuda_softmax &p) {
     }
 }
 
-template <typename T>
-static __device__ void grad_lines(const gd_cuda_softmax &p) {
+template <typename T> static __device__ void grad_lines(const gd_cuda_softmax &p) {
     typedef typename wide_type<T>::type W;
     for (EACH(line, p.outer * p.inner)) {
         const long long o = line / p.inner, first = o * p.n * p.inner + (line - o * p.inner);

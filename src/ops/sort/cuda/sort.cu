@@ -62,9 +62,8 @@ extern "C" __global__ void gd_merge_runs(const __grid_constant__ gd_cuda_sort p)
         const long long other = is_right ? pair : pair + p.width;
         const long long rest = p.n - other, length = rest < p.width ? rest : p.width;
         const gd_cuda_sort_entry entry = p.from[i];
-        const long long before = length > 0 ? count_before(p.from + line * p.n + other, length,
-                                                           entry.key, is_right)
-                                            : 0;
+        const long long before =
+            length > 0 ? count_before(p.from + line * p.n + other, length, entry.key, is_right) : 0;
         p.to[line * p.n + pair + (t - run * p.width) + before] = entry;
     }
 }

@@ -13,8 +13,8 @@
  * GRADUS_TEST_EMULATED has more words for GRADUS_EMULATED_CUDA: "order=3" or "guard", for example.
  * With GRADUS_TEST_CHECKED=1 the driver finds races (tests/cuda/races.h).
  */
-#ifndef GRADUS_TESTS_CUDA_CHILD_H
-#define GRADUS_TESTS_CUDA_CHILD_H
+#ifndef GRADUS_TESTS_UNIT_BACKEND_CUDA_CUDA_CHILD_H
+#define GRADUS_TESTS_UNIT_BACKEND_CUDA_CUDA_CHILD_H
 
 #include <stdlib.h>
 #include <unistd.h>

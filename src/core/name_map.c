@@ -1,5 +1,5 @@
-/* names.c - a hash map from names to pointers (names.h): open addressing, at most half full. */
-#include "core/names.h"
+/* name_map.c - a hash map from names to pointers (names.h): open addressing, at most half full. */
+#include "core/name_map.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -14,12 +14,12 @@ static size_t find_slot(const struct gd_name *slots, size_t size, const char *na
     return at;
 }
 
-void *gd_names_find(const gd_names *names, const char *name) {
+void *gd_name_map_find(const gd_name_map *names, const char *name) {
     if (names->size == 0) return NULL;
     return names->slots[find_slot(names->slots, names->size, name)].value;
 }
 
-static bool grow_names(gd_names *names) {
+static bool grow_names(gd_name_map *names) {
     const size_t size = names->size ? 2 * names->size : 64;
     struct gd_name *slots = gd_calloc(size, sizeof *slots);
     if (slots == NULL) return false;
@@ -32,7 +32,7 @@ static bool grow_names(gd_names *names) {
     return true;
 }
 
-bool gd_names_add(gd_names *names, const char *name, void *value) {
+bool gd_name_map_add(gd_name_map *names, const char *name, void *value) {
     if (2 * (names->count + 1) > names->size && !grow_names(names)) return false;
     struct gd_name *slot = &names->slots[find_slot(names->slots, names->size, name)];
     names->count += slot->name == NULL;
@@ -42,7 +42,7 @@ bool gd_names_add(gd_names *names, const char *name, void *value) {
 
 /* The entries after the removed one, up to the next free slot, are inserted again, because
  * collisions may have moved them there. */
-void gd_names_remove(gd_names *names, const char *name) {
+void gd_name_map_remove(gd_name_map *names, const char *name) {
     if (names->size == 0) return;
     size_t at = find_slot(names->slots, names->size, name);
     if (names->slots[at].name == NULL) return;
@@ -57,7 +57,7 @@ void gd_names_remove(gd_names *names, const char *name) {
     }
 }
 
-void gd_names_free(gd_names *names) {
+void gd_name_map_free(gd_name_map *names) {
     gd_free(names->slots);
-    *names = (gd_names){0};
+    *names = (gd_name_map){0};
 }

@@ -1,11 +1,11 @@
-/* maker_range.c - checks options against the ranges that their documentation begins with:
+/* factory_range.c - checks options against the ranges that their documentation begins with:
  * "in [0, 1): ...". */
 #include <math.h>
 #include <string.h>
 
 #include "core/number.h"
 #include "dispatch/call.h"
-#include "dispatch/maker.h"
+#include "dispatch/factory.h"
 
 typedef struct option_range {
     double low, high;
@@ -46,31 +46,31 @@ static bool range_contains(const option_range *r, double value) {
            (r->with_high ? value <= r->high : value < r->high);
 }
 
-static gd_status fail_range(const gd_maker *maker, const gd_op_attr *a, double value,
+static gd_status fail_range(const gd_factory *factory, const gd_op_attr *a, double value,
                             const option_range *r, const char *prefix) {
-    return gd_fail(GD_E_ARGUMENT, "%s%s: %s is %g; it must be in %.*s", prefix, maker->record.name,
-                   a->name, value, r->length, a->doc + 3);
+    return gd_fail(GD_E_ARGUMENT, "%s%s: %s is %g; it must be in %.*s", prefix,
+                   factory->record.name, a->name, value, r->length, a->doc + 3);
 }
 
-gd_status gd_check_ranges(const gd_maker *maker, const void *options, const char *prefix) {
-    for (int i = 0; i < maker->record.n_attrs; i++) {
-        const gd_op_attr *a = &maker->record.attrs[i];
+gd_status gd_check_ranges(const gd_factory *factory, const void *options, const char *prefix) {
+    for (int i = 0; i < factory->record.n_attrs; i++) {
+        const gd_op_attr *a = &factory->record.attrs[i];
         option_range r;
         if (!parse_range(a->doc, &r)) continue;
         const gd_shape *list =
             a->type == GD_ATTR_SHAPE ? (const void *)((const char *)options + a->offset) : NULL;
         for (int k = 0; list && k < list->rank; k++)
             if (!range_contains(&r, (double)list->at[k]))
-                return fail_range(maker, a, (double)list->at[k], &r, prefix);
+                return fail_range(factory, a, (double)list->at[k], &r, prefix);
         if (list) continue;
         const gd_floats *floats =
             a->type == GD_ATTR_FLOATS ? (const void *)((const char *)options + a->offset) : NULL;
         for (int k = 0; floats && k < floats->count; k++)
             if (!range_contains(&r, floats->at[k]))
-                return fail_range(maker, a, floats->at[k], &r, prefix);
+                return fail_range(factory, a, floats->at[k], &r, prefix);
         if (floats) continue;
         const double value = gd_attr_number(a, options).value;
-        if (!range_contains(&r, value)) return fail_range(maker, a, value, &r, prefix);
+        if (!range_contains(&r, value)) return fail_range(factory, a, value, &r, prefix);
     }
     return GD_OK;
 }

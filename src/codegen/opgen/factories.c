@@ -1,13 +1,13 @@
-/* makers.c - layers, optimizers and so on: writes a header and a page for each kind, and
- * maker_calls.c. */
+/* factories.c - layers, optimizers and so on: writes a header and a page for each kind, and
+ * factory_calls.c. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
 #include "core/ascii.h"
 
-/* A kind of record. gd_KIND_make(site, maker, [subject,] options) creates its objects. */
-typedef struct maker_kind {
+/* A kind of record. gd_KIND_make(site, factory, [subject,] options) creates its objects. */
+typedef struct factory_kind {
     const char *word;           /* its blocks begin with it */
     const char *prefix;         /* of constructors: gd_PREFIX_NAME; "": gd_NAME */
     const char *returns;        /* return type of constructors */
@@ -17,9 +17,9 @@ typedef struct maker_kind {
     const char *includes;       /* a header that its public header includes */
     const char *title, *about;  /* for the header and the page */
     const char *rules[GD_RECORD_WORDS]; /* functions NAME_RULE of the source */
-} maker_kind;
+} factory_kind;
 
-static const maker_kind kinds[] = {
+static const factory_kind kinds[] = {
     {"layer",
      "nn",
      "gd_module *",
@@ -125,35 +125,35 @@ static const maker_kind kinds[] = {
      "Callbacks of gd_fit (callback.h).",
      {"check", "open", "on", "after", "save", "load", "close"}},
 };
-enum { N_KINDS = sizeof kinds / sizeof *kinds, MAX_MAKERS = 1000 };
+enum { N_KINDS = sizeof kinds / sizeof *kinds, MAX_FACTORIES = 1000 };
 
-typedef struct maker {
+typedef struct factory {
     gd_record record;
-    const maker_kind *kind;
+    const factory_kind *kind;
     source *source;
     int line, variant; /* N of a record such as conv{1,2,3}d; 0: no variants */
     char rules[64];    /* its rules begin with this: its name, or that of all variants */
     char full[80];     /* "nn_linear" */
-} maker;
-static maker *makers[MAX_MAKERS];
-static int n_makers;
+} factory;
+static factory *factories[MAX_FACTORIES];
+static int n_factories;
 
-void print_maker_words(void) {
+void print_factory_words(void) {
     for (int k = 0; k < N_KINDS; k++) {
         printf("/*%s\n", kinds[k].word);
         for (const char *const *rule = kinds[k].rules; *rule; rule++) puts(*rule);
     }
 }
 
-void print_maker_counts(FILE *out) {
+void print_factory_counts(FILE *out) {
     for (int k = 0; k < N_KINDS; k++) {
         int count = 0;
-        for (int i = 0; i < n_makers; i++) count += makers[i]->kind == &kinds[k];
+        for (int i = 0; i < n_factories; i++) count += factories[i]->kind == &kinds[k];
         fprintf(out, "%s %d\n", kinds[k].file, count);
     }
 }
 
-bool is_maker_block(const char *at) {
+bool is_factory_block(const char *at) {
     for (int k = 0; k < N_KINDS; k++) {
         size_t n = strlen(kinds[k].word);
         if (strncmp(at, kinds[k].word, n) == 0 && at[n] == ' ') return true;
@@ -161,8 +161,9 @@ bool is_maker_block(const char *at) {
     return false;
 }
 
-void add_maker(source *s, const char *word, char *text, const char *rules, int variant, int line) {
-    maker *m = calloc(1, sizeof *m);
+void add_factory(source *s, const char *word, char *text, const char *rules, int variant,
+                 int line) {
+    factory *m = calloc(1, sizeof *m);
     size_t n = strcspn(word, " ");
     for (int k = 0; k < N_KINDS; k++)
         if (strlen(kinds[k].word) == n && strncmp(word, kinds[k].word, n) == 0) m->kind = &kinds[k];
@@ -170,17 +171,17 @@ void add_maker(source *s, const char *word, char *text, const char *rules, int v
     m->line = line;
     m->variant = variant;
     snprintf(m->rules, sizeof m->rules, "%s", rules);
-    if (!gd_record_parse_maker(&m->record, text))
+    if (!gd_record_parse_factory(&m->record, text))
         die(s->path, line + m->record.error_line - 1, "%s", m->record.error);
     snprintf(m->full, sizeof m->full, "%s%s%s", m->kind->prefix, *m->kind->prefix ? "_" : "",
              m->record.name);
-    for (int i = 0; i < n_makers; i++)
-        if (strcmp(makers[i]->full, m->full) == 0)
+    for (int i = 0; i < n_factories; i++)
+        if (strcmp(factories[i]->full, m->full) == 0)
             die(s->path, line, "%s '%s' is defined in %s too", m->kind->word, m->record.name,
-                makers[i]->source->path);
-    if (n_makers == MAX_MAKERS) die(s->path, line, "too many records");
-    s->has_makers = true;
-    makers[n_makers++] = m;
+                factories[i]->source->path);
+    if (n_factories == MAX_FACTORIES) die(s->path, line, "too many records");
+    s->has_factories = true;
+    factories[n_factories++] = m;
 }
 
 static const gd_record *find_op(const char *name) {
@@ -189,10 +190,10 @@ static const gd_record *find_op(const char *name) {
     return NULL;
 }
 
-/* Adds the options of ops to makers, after all ops were read. */
-void resolve_makers(void) {
-    for (int i = 0; i < n_makers; i++) {
-        maker *m = makers[i];
+/* Adds the options of ops to factories, after all ops were read. */
+void resolve_factories(void) {
+    for (int i = 0; i < n_factories; i++) {
+        factory *m = factories[i];
         gd_record *r = &m->record;
         if (r->of && !find_op(r->of)) die(m->source->path, m->line, "there is no op '%s'", r->of);
         if (!r->options_of) continue;
@@ -203,15 +204,15 @@ void resolve_makers(void) {
     }
 }
 
-void each_maker_attr(void (*look)(const gd_op_attr *attr, const char *path, int line)) {
-    for (int i = 0; i < n_makers; i++)
-        for (int k = 0; k < makers[i]->record.n_attrs; k++)
-            look(&makers[i]->record.attrs[k], makers[i]->source->path, makers[i]->line);
+void each_factory_attr(void (*look)(const gd_op_attr *attr, const char *path, int line)) {
+    for (int i = 0; i < n_factories; i++)
+        for (int k = 0; k < factories[i]->record.n_attrs; k++)
+            look(&factories[i]->record.attrs[k], factories[i]->source->path, factories[i]->line);
 }
 
 /* --- the header of a kind --------------------------------------------------------------------- */
 
-static void print_maker_comment(FILE *out, const maker *m) {
+static void print_factory_comment(FILE *out, const factory *m) {
     const gd_record *r = &m->record;
     fprintf(out, "/* gd_%s(%s", m->full, m->kind->subject ? m->kind->subject : "");
     int n = m->kind->subject != NULL;
@@ -239,7 +240,7 @@ static void print_maker_comment(FILE *out, const maker *m) {
     fputs(" */\n", out);
 }
 
-static void print_struct(FILE *out, const maker *m) {
+static void print_struct(FILE *out, const factory *m) {
     const gd_record *r = &m->record;
     if (r->n_attrs == 0) return;
     fprintf(out, "typedef struct gd_%s_options {\n", m->full);
@@ -254,7 +255,7 @@ static void print_struct(FILE *out, const maker *m) {
             m->full);
 }
 
-static void print_maker_prototype(FILE *out, const maker *m) {
+static void print_factory_prototype(FILE *out, const factory *m) {
     fprintf(out, "%sgd_%s_at(const char *site", m->kind->returns, m->full);
     if (m->kind->type)
         fprintf(out, ", %s%s%s", m->kind->type, strchr(m->kind->type, '*') ? "" : " ",
@@ -264,7 +265,7 @@ static void print_maker_prototype(FILE *out, const maker *m) {
 }
 
 /* The macro's arguments end with an underscore, because the struct's fields have the same names. */
-static void print_maker_macro(FILE *out, const maker *m) {
+static void print_factory_macro(FILE *out, const factory *m) {
     const gd_record *r = &m->record;
     int n = m->kind->subject != NULL, options = 0, first = 1;
     fprintf(out, "#define gd_%s(%s", m->full, m->kind->subject ? m->kind->subject : "");
@@ -306,20 +307,20 @@ static void print_maker_macro(FILE *out, const maker *m) {
 
 /* --- groups of an optimizer ------------------------------------------------------------------- */
 
-static bool has_groups(const maker_kind *k) { return strcmp(k->word, "optimizer") == 0; }
+static bool has_groups(const factory_kind *k) { return strcmp(k->word, "optimizer") == 0; }
 
 /* The options of a group of parameters: those of all optimizers, each once, with no defaults.
  * Options of the same name have the same type; bools are integers, so that "not given" is a
  * value. */
-static maker *group_maker(void) {
-    static maker all = {.full = "group", .record = {.name = "group", .doc = ""}};
+static factory *group_factory(void) {
+    static factory all = {.full = "group", .record = {.name = "group", .doc = ""}};
     gd_record *r = &all.record;
     static bool collected;
-    for (int i = 0; i < n_makers && !collected; i++)
-        for (int k = 0; has_groups(makers[i]->kind) && k < makers[i]->record.n_attrs; k++) {
-            gd_op_attr a = makers[i]->record.attrs[k];
+    for (int i = 0; i < n_factories && !collected; i++)
+        for (int k = 0; has_groups(factories[i]->kind) && k < factories[i]->record.n_attrs; k++) {
+            gd_op_attr a = factories[i]->record.attrs[k];
             if (a.type != GD_ATTR_FLOAT && a.type != GD_ATTR_BOOL)
-                die(makers[i]->source->path, makers[i]->line,
+                die(factories[i]->source->path, factories[i]->line,
                     "option '%s' of an optimizer is neither float nor bool", a.name);
             if (a.type == GD_ATTR_BOOL) a.type = GD_ATTR_INT;
             a.default_text = "none";
@@ -328,10 +329,10 @@ static maker *group_maker(void) {
             for (int j = 0; j < r->n_attrs; j++)
                 if (strcmp(r->attrs[j].name, a.name) == 0) known = &r->attrs[j];
             if (known && known->type != a.type)
-                die(makers[i]->source->path, makers[i]->line,
+                die(factories[i]->source->path, factories[i]->line,
                     "option '%s' has another type in another optimizer", a.name);
             if (!known && r->n_attrs == GD_RECORD_MAX)
-                die(makers[i]->source->path, makers[i]->line, "too many options in all");
+                die(factories[i]->source->path, factories[i]->line, "too many options in all");
             if (!known) r->attrs[r->n_attrs++] = a;
         }
     collected = true;
@@ -339,7 +340,7 @@ static maker *group_maker(void) {
 }
 
 static void print_group(FILE *out) {
-    const maker *g = group_maker();
+    const factory *g = group_factory();
     fputs(
         "/* Adds parameters to an optimizer as a group with its own options. Options that are not\n"
         " * given are those of the first group. Fails for an option that the optimizer lacks. */\n",
@@ -359,7 +360,7 @@ static void print_group(FILE *out) {
     fputs(") __VA_OPT__(,) __VA_ARGS__)))\n\n", out);
 }
 
-static void write_kind(const maker_kind *k) {
+static void write_kind(const factory_kind *k) {
     char name[80], guard[80];
     snprintf(name, sizeof name, "gradus/%s.h", k->file);
     snprintf(guard, sizeof guard, "GRADUS_%s_H", k->file);
@@ -378,14 +379,14 @@ static void write_kind(const maker_kind *k) {
             "#pragma clang diagnostic ignored \"-Wreturn-type-c-linkage\"\n#endif\nextern \"C\" "
             "{\n#endif\n\n",
             guard, guard, k->includes);
-    for (int i = 0; i < n_makers; i++) {
-        if (makers[i]->kind != k) continue;
-        print_maker_comment(out, makers[i]);
-        print_struct(out, makers[i]);
+    for (int i = 0; i < n_factories; i++) {
+        if (factories[i]->kind != k) continue;
+        print_factory_comment(out, factories[i]);
+        print_struct(out, factories[i]);
         fputs("GD_API ", out);
-        print_maker_prototype(out, makers[i]);
+        print_factory_prototype(out, factories[i]);
         fputs(";\n", out);
-        print_maker_macro(out, makers[i]);
+        print_factory_macro(out, factories[i]);
     }
     if (has_groups(k)) print_group(out);
     fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic "
@@ -397,15 +398,16 @@ static void write_kind(const maker_kind *k) {
 /* --- the records as data ---------------------------------------------------------------------- */
 
 /* The last record with the same rules: conv3d for conv1d, conv2d and conv3d. */
-static const maker *last_variant(const maker *m) {
-    for (int i = 0; i < n_makers; i++)
-        if (makers[i]->kind == m->kind && strcmp(makers[i]->rules, m->rules) == 0) m = makers[i];
+static const factory *last_variant(const factory *m) {
+    for (int i = 0; i < n_factories; i++)
+        if (factories[i]->kind == m->kind && strcmp(factories[i]->rules, m->rules) == 0)
+            m = factories[i];
     return m;
 }
 
-void print_makers(FILE *out, const source *s) {
-    for (int i = 0; i < n_makers; i++) {
-        maker *m = makers[i];
+void print_factories(FILE *out, const source *s) {
+    for (int i = 0; i < n_factories; i++) {
+        factory *m = factories[i];
         gd_record r = m->record;
         if (m->source != s) continue;
         print_params(out, m->full, "inputs", r.inputs, r.n_inputs);
@@ -417,8 +419,8 @@ void print_makers(FILE *out, const source *s) {
             if (defines_rule(s, m->rules, *rule))
                 fprintf(out, ".%s = %s_%s, ", *rule, m->rules, *rule);
         fprintf(out, "};\n");
-        const maker *last = last_variant(m);
-        if (last != m) fprintf(out, "extern const gd_maker gd_maker_%s;\n", last->full);
+        const factory *last = last_variant(m);
+        if (last != m) fprintf(out, "extern const gd_factory gd_factory_%s;\n", last->full);
         if (r.n_finds) {
             fprintf(out, "static const gd_record_find %s_finds_[] = {", m->full);
             for (int k = 0; k < r.n_finds; k++)
@@ -427,11 +429,12 @@ void print_makers(FILE *out, const source *s) {
             fputs("};\n", out);
         }
         fprintf(out,
-                "extern const gd_maker gd_maker_%s;\nconst gd_maker gd_maker_%s = {.kind = \"%s\", "
+                "extern const gd_factory gd_factory_%s;\nconst gd_factory gd_factory_%s = {.kind = "
+                "\"%s\", "
                 ".rules = &%s_rules_",
                 m->full, m->full, m->kind->word, m->full);
         if (m->variant)
-            fprintf(out, ", .variant = %d, .last_variant = &gd_maker_%s", m->variant, last->full);
+            fprintf(out, ", .variant = %d, .last_variant = &gd_factory_%s", m->variant, last->full);
         if (r.of) fprintf(out, ", .of = \"%s\"", r.of);
         if (r.n_finds) fprintf(out, ", .finds = %s_finds_, .n_finds = %d", m->full, r.n_finds);
         fprintf(out, ",\n    .record = {.name = \"%s\", .doc = ", m->record.name);
@@ -455,41 +458,41 @@ void print_makers(FILE *out, const source *s) {
     }
 }
 
-static void write_maker_calls(void) {
-    FILE *out = begin_output("maker_calls.c");
+static void write_factory_calls(void) {
+    FILE *out = begin_output("factory_calls.c");
     fputs("/* Written by the build from the records of layers, optimizers and so on. */\n", out);
     for (int k = 0; k < N_KINDS; k++) {
         bool any = false;
-        for (int i = 0; i < n_makers; i++) any |= makers[i]->kind == &kinds[k];
+        for (int i = 0; i < n_factories; i++) any |= factories[i]->kind == &kinds[k];
         if (any)
             fprintf(out, "#include \"gradus/%s.h\"\n#include \"%s\"\n", kinds[k].file,
                     kinds[k].inside);
     }
-    fputs("#include \"dispatch/maker.h\"\n\n", out);
-    for (int i = 0; i < n_makers; i++) {
-        const maker *m = makers[i];
-        fprintf(out, "extern const gd_maker gd_maker_%s;\n", m->full);
+    fputs("#include \"dispatch/factory.h\"\n\n", out);
+    for (int i = 0; i < n_factories; i++) {
+        const factory *m = factories[i];
+        fprintf(out, "extern const gd_factory gd_factory_%s;\n", m->full);
         if (m->record.n_attrs)
             fprintf(out,
                     "gd_%s_options gd_%s_defaults(void) { return *(const gd_%s_options "
-                    "*)gd_maker_%s.record.defaults; }\n",
+                    "*)gd_factory_%s.record.defaults; }\n",
                     m->full, m->full, m->full, m->full);
-        print_maker_prototype(out, m);
-        fprintf(out, " {\n    return gd_%s_make(site, &gd_maker_%s, %s%s%s);\n}\n\n", m->kind->word,
-                m->full, m->kind->subject ? m->kind->subject : "", m->kind->subject ? ", " : "",
-                m->record.n_attrs ? "options" : "NULL");
+        print_factory_prototype(out, m);
+        fprintf(out, " {\n    return gd_%s_make(site, &gd_factory_%s, %s%s%s);\n}\n\n",
+                m->kind->word, m->full, m->kind->subject ? m->kind->subject : "",
+                m->kind->subject ? ", " : "", m->record.n_attrs ? "options" : "NULL");
     }
-    print_attrs(out, &group_maker()->record);
+    print_attrs(out, &group_factory()->record);
     fprintf(
         out,
         "extern const gd_op_attr *const gd_group_attrs;\nextern const int gd_group_attr_count;\n"
         "gd_group_options gd_group_defaults(void) { return group_default_attrs_; }\n"
         "const gd_op_attr *const gd_group_attrs = group_attrs_;\nconst int gd_group_attr_count = "
         "%d;\n\n",
-        group_maker()->record.n_attrs);
-    fputs("const gd_maker *const gd_makers[] = {\n", out);
-    for (int i = 0; i < n_makers; i++) fprintf(out, "    &gd_maker_%s,\n", makers[i]->full);
-    fprintf(out, "    NULL};\nconst int gd_maker_total = %d;\n", n_makers);
+        group_factory()->record.n_attrs);
+    fputs("const gd_factory *const gd_factories[] = {\n", out);
+    for (int i = 0; i < n_factories; i++) fprintf(out, "    &gd_factory_%s,\n", factories[i]->full);
+    fprintf(out, "    NULL};\nconst int gd_factory_total = %d;\n", n_factories);
     finish_output();
 }
 
@@ -507,7 +510,7 @@ static void print_page_row(FILE *out, const gd_op_attr *a) {
     fprintf(out, "%s |\n", a->doc);
 }
 
-static void write_kind_page(const maker_kind *k) {
+static void write_kind_page(const factory_kind *k) {
     char name[80];
     snprintf(name, sizeof name, "%s.md", k->file);
     FILE *out = begin_output(name);
@@ -516,10 +519,10 @@ static void write_kind_page(const maker_kind *k) {
         "# %s\n\nThe build writes this page from the records (`make docs`); to change it, change "
         "the records. %s\n\n",
         k->title, k->about);
-    for (int i = 0; i < n_makers; i++) {
-        const gd_record *r = &makers[i]->record;
-        if (makers[i]->kind != k) continue;
-        fprintf(out, "### `gd_%s(%s", makers[i]->full, k->subject ? k->subject : "");
+    for (int i = 0; i < n_factories; i++) {
+        const gd_record *r = &factories[i]->record;
+        if (factories[i]->kind != k) continue;
+        fprintf(out, "### `gd_%s(%s", factories[i]->full, k->subject ? k->subject : "");
         int n = k->subject != NULL, options = 0;
         for (int a = 0; a < r->n_attrs; a++) {
             if (r->attrs[a].required) fprintf(out, "%s%s", n++ ? ", " : "", r->attrs[a].name);
@@ -535,10 +538,10 @@ static void write_kind_page(const maker_kind *k) {
     finish_output();
 }
 
-void write_makers(void) {
+void write_factories(void) {
     for (int k = 0; k < N_KINDS; k++) {
         write_kind(&kinds[k]);
         write_kind_page(&kinds[k]);
     }
-    write_maker_calls();
+    write_factory_calls();
 }
