@@ -6,8 +6,8 @@ PREFIX   ?= /usr/local
 CMAKE_FLAGS ?=
 # Runs only some tests: make test TESTS='unit|install'
 TESTS    ?=
-# Some tests wait for other processes, so there is one more at a time than cores.
-TEST_JOBS ?= $(shell expr $(JOBS) + 1)
+# Tests at a time: enough for two cores, because some tests wait for files and processes. Most use all cores themselves.
+TEST_JOBS ?= 3
 CTEST     = ctest --output-on-failure -j$(TEST_JOBS) $(if $(TESTS),-R '$(TESTS)')
 
 .DEFAULT_GOAL := build

@@ -29,15 +29,15 @@ names_of() {
     done
     ctest -N -L "^$label\$" -R "$pattern" | sed -n 's/^ *Test *#[0-9]*: //p'
 }
-# Names that differ in the last word only are one: ops.modes.*
-families() { sed 's/\.[^.]*$/.*/' | sort -u; }
+# The tests of a suite, one for each family, are one name: ops.modes.*
+suites() { sed 's/^\([^.]*\.[^.]*\)\..*/\1.*/' | sort -u; }
 as_list() { tr '\n' ' ' | fold -s -w 110 | sed 's/^/  /; s/ *$//'; }
 say_what_is_left() {
     echo "left to 'make test-all': these tests,"
     names_of long "$@" | as_list
     echo
     echo "and more cases of"
-    names_of sampled "$@" | families | as_list
+    names_of sampled "$@" | suites | as_list
     echo
 }
 
