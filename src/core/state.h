@@ -152,7 +152,8 @@ typedef struct gd_source_tensor {
     gd_dtype dtype; /* GD_DTYPE_NONE: not supported */
     int rank;
     const int64_t *dims;
-    const void *data; /* row-major, little-endian, possibly unaligned; NULL: use `tensor` */
+    const void *file; /* row-major, little-endian elements from `begin` on; NULL: use `tensor` */
+    uint64_t begin;
     gd_tensor *tensor;
     bool used;
 } gd_source_tensor;
@@ -169,10 +170,13 @@ typedef struct gd_source {
     gd_source_value *values;
     size_t n_values;
     const char *parts; /* names of the parts that were saved, one per line; NULL: unknown */
+    /* Reads from the file of a tensor; unused if all have a `tensor`. */
+    gd_status (*read)(const void *file, uint64_t begin, void *to, size_t bytes);
 } gd_source;
 
-/* Loads all parts; a failure changes nothing. With a report, tensors and values that do not fit are
- * listed in the report and left unchanged, instead of failing. */
+/* Loads all parts; a failure changes nothing, unless it is one of the file or the device while
+ * tensors are written, which the message then says. With a report, tensors and values that do not
+ * fit are listed in the report and left unchanged, instead of failing. */
 gd_status gd_loading_load(const gd_source *source, gd_state_parts parts, gd_load_report *report);
 
 #endif

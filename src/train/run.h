@@ -54,6 +54,7 @@ struct gd_fit_run {
 
     gd_tensors current; /* the batch that has just ended; the list is empty outside of its event */
     bool check_finite;
+    bool restored;           /* a checkpoint of options->resume */
     const char *interrupted; /* the reason to stop; NULL: none */
 
     /* times of this epoch, for the progress */

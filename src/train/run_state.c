@@ -8,6 +8,7 @@
 #include "core/state_fields.h"
 #include "gradus/autograd.h"
 #include "gradus/random.h"
+#include "train/checkpoint_files.h"
 #include "train/run.h"
 
 static gd_fit_run *run_of(gd_object *object) {
@@ -169,4 +170,15 @@ void gd_run_resumed(gd_fit_run *r) {
     if (r->partial && r->history->n_rows > 0) r->history->n_rows--;
     r->partial = 0;
     r->fresh = false;
+    r->restored = true;
+}
+
+bool gd_fit_has_resume(const gd_event *event) {
+    const gd_fit_run *r = event->run;
+    return r->options->resume != NULL;
+}
+
+bool gd_fit_resumed_from(const gd_event *event, const char *folder) {
+    const gd_fit_run *r = event->run;
+    return r->restored && gd_checkpoint_same_folder(r->options->resume, folder);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "args.h"
+#include "gradus/extend.h"
 #include "gradus/gradus.h"
 
 extern const command train_command, eval_command, predict_command, demo_command, summary_command,
@@ -88,6 +89,8 @@ bool ends_with(const char *text, const char *end);
 
 /* Prints how each op runs on a kind of device; NULL: on all kinds that have kernels. */
 int list_kernels(const char *kind);
+/* Prints all kernels of one op, in the order in which they are tried. */
+int list_kernels_of(const gd_op *op, const char *kind);
 
 /* --- images in a terminal (show.c) ------------------------------------------------------------ */
 
