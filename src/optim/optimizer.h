@@ -41,6 +41,11 @@ struct gd_optimizer {
     gd_optim_group *groups;
     int n_groups;
     int n_parameters; /* in all groups */
+
+    /* of a module (of_module.c): the first group has the module's parameters */
+    struct gd_module_link *of; /* retained; NULL: the groups are lists */
+    unsigned seen;             /* gd_module_changes when they were collected */
+    int revision;              /* changes with the parameters; traces of steps depend on it */
 };
 
 struct gd_update {
@@ -60,6 +65,22 @@ struct gd_update {
 /* Called by the generated constructors. */
 gd_optimizer *gd_optimizer_make(const char *site, const gd_factory *factory, gd_tensors parameters,
                                 const void *options);
+
+/* An optimizer of a module; called by the generated constructors gd_optim_NAME_of. */
+gd_optimizer *gd_optimizer_make_of(const char *site, const gd_factory *factory, gd_module *module,
+                                   const void *options);
+
+/* Takes in the parameters of the optimizer's module that were built since the last call, and drops
+ * those that the module does not have any more. The order is always that of the module. Does
+ * nothing for an optimizer of a list. */
+gd_status gd_optimizer_collect(gd_optimizer *o);
+
+/* Fails unless all parameters of the optimizer are parameters of the net. */
+gd_status gd_optimizer_check_within(gd_optimizer *o, gd_module *net);
+
+/* The device of the first parameter of a group; without parameters that on which its module will
+ * create them. */
+gd_device *gd_optimizer_device(const gd_optimizer *o, int group);
 
 /* Fails unless the parameters are leaves, or variables of one graph, and not in the optimizer yet.
  * */
@@ -105,10 +126,10 @@ struct gd_view *gd_gradients_views(int n); /* the caller frees it; NULL if out o
 /* The factor, cast for gradients of a dtype: f64 for f64, otherwise f32. */
 gd_tensor *gd_factor_for(gd_tensor *factor, gd_dtype dtype);
 
-/* The phases of a step (step.c): gd_optimizer_find_gradients, gd_optimizer_make_state, and
+/* The phases of a step (step.c): gd_optimizer_check_step, gd_optimizer_find_gradients, gd_optimizer_make_state, and
  * gd_optimizer_advance, which writes. `done` receives the symbols that a graph must fetch.
  * gd_optimizer_room allocates it, also for the symbols of a schedule and a loss scale. */
-gd_status gd_optimizer_check_step(const gd_optimizer *o, const char *what);
+gd_status gd_optimizer_check_step(gd_optimizer *o, const char *what);
 gd_status gd_optimizer_find_gradients(const gd_optimizer *o);
 gd_status gd_optimizer_advance(gd_optimizer *o, gd_tensor *skip, gd_tensor **done, int *n_done);
 gd_tensor **gd_optimizer_room(const gd_optimizer *o);

@@ -284,6 +284,19 @@ look)
     expect 0 '' ops --kernels --json
     check_json
     expect 1 "no kernels for 'abacus'" ops --device abacus
+    # all kernels of one op, for each kind of device, in the order in which they are tried
+    expect 0 '^on cpu: kernel$' ops --kernels conv2d
+    [ "$(sed -n 's/^  \([a-z]*\)  *rank \([0-9]*\), .*/\1 \2/p' out | head -n 4 | tr '\n' ' ')" = \
+        'direct 30 winograd 20 gemm 10 reference 0 ' ] && grep -q '^  gemm  *rank 10, f16 bf16 f32 f64, wide$' out &&
+        grep -q 'A product of matrices' out || { echo 'ops --kernels conv2d: not the kernels of conv2d'; failures=$((failures + 1)); }
+    expect 0 '^  compiled  *rank 10, any dtype$' ops --kernels tanh
+    expect 0 '^on cpu: body$' ops --kernels zeros
+    expect 0 '"name":"gemm","rank":10,"dtypes":"f16 bf16 f32 f64","words":"wide"' ops --kernels conv2d --json
+    check_json
+    expect 0 '^on cpu' ops --kernels conv2d --device cpu
+    expect 1 "no kernels for 'abacus'" ops --kernels conv2d --device abacus
+    expect 2 "there is no op 'conv2'; did you mean conv2d?" ops --kernels conv2
+    expect 2 "there is no op 'no_such_op'\$" ops --kernels no_such_op
     expect 0 'instruction set' info
     expect 0 '' info --json
     check_json

@@ -60,8 +60,7 @@ static const option *find_option(const option *o, const char *name, size_t lengt
     return NULL;
 }
 
-/* The edit distance of the first n characters of a and b, for suggestions. */
-static int edit_distance(const char *a, const char *b, size_t n) {
+int edit_distance(const char *a, const char *b, size_t n) {
     int row[64], m = (int)strlen(b);
     if (m > 62 || n > 62) return 99;
     for (int j = 0; j <= m; j++) row[j] = j;
@@ -82,7 +81,7 @@ static int edit_distance(const char *a, const char *b, size_t n) {
 const char *nearest_option(const command *c, const char *name, size_t length) {
     const option *lists[] = {c->options, common_options};
     const char *best = NULL;
-    int least = 4;
+    int least = MAX_EDITS + 1;
     for (int k = 0; k < 2; k++)
         for (const option *o = lists[k]; o && o->name; o++) {
             if (o->type == HEADING) continue;

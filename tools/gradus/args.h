@@ -11,6 +11,7 @@
 #define GRADUS_TOOLS_GRADUS_ARGS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum option_type { HEADING, TEXT, INTEGER, NUMBER, FLAG } option_type;
@@ -47,6 +48,11 @@ void print_help(const command *c);
 
 /* Prints an error to stderr, and returns USAGE. */
 int usage_error(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The edit distance of the first n characters of a and b, for suggestions; those of names with more
+ * than MAX_EDITS are none. */
+int edit_distance(const char *a, const char *b, size_t n);
+enum { MAX_EDITS = 3 };
 
 /* Options of all commands (main.c). */
 extern const option common_options[];

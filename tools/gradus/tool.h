@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "args.h"
+#include "gradus/extend.h"
 #include "gradus/gradus.h"
 
 /* Messages for people name no line of this program. */
@@ -159,6 +160,8 @@ int check_settings(const char *folder);
 
 /* Prints how each op runs on a kind of device; NULL: on all kinds that have kernels. */
 int list_kernels(const char *kind);
+/* Prints all kernels of one op, in the order in which they are tried. */
+int list_kernels_of(const gd_op *op, const char *kind);
 
 /* --- images in a terminal (show.c) ------------------------------------------------------------ */
 

@@ -7,6 +7,7 @@
 #ifndef GRADUS_GRAPH_LOWER_PROGRAM_H
 #define GRADUS_GRAPH_LOWER_PROGRAM_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/index_set.h"
@@ -194,5 +195,8 @@ bool gd_same_options(const gd_pstep *a, const gd_pstep *b);
 
 /* The program as text, one step per line. free() it. */
 char *gd_program_text(const gd_program *program);
+/* The same with what `print` adds to the line of each step; NULL: nothing. */
+typedef void (*gd_step_printer)(FILE *out, const gd_pstep *step, const void *arg);
+char *gd_program_text_with(const gd_program *program, gd_step_printer print, const void *arg);
 
 #endif

@@ -7,6 +7,7 @@
 #include "core/copy.h"
 #include "core/integer.h"
 #include "gradus/ops.h"
+#include "nn/module.h"
 #include "onnx/save/save.h"
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -130,7 +131,7 @@ gd_status gd_onnx_record_variable(gd_onnx_saver *s, bool trainable, const char *
  * neither. */
 static const char *parameter_name(gd_onnx_saver *s, const gd_tensor *t) {
     if (!s->module) return NULL;
-    gd_tensors lists[2] = {gd_module_parameters(s->module), gd_module_buffers(s->module)};
+    gd_tensors lists[2] = {gd_module_parameters_so_far(s->module), gd_module_buffers(s->module)};
     char path[512];
     for (int k = 0; k < 2; k++)
         for (int64_t i = 0; i < lists[k].count; i++)

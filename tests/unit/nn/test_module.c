@@ -57,7 +57,7 @@ TEST(sequential_infers_input_sizes) {
         gd_nn_sequential(gd_nn_conv2d(1, 4, 5, .padding = 2), gd_nn_relu(), gd_nn_max_pool2d(2),
                          gd_nn_flatten(), gd_nn_linear(GD_ANY, 10));
     CHECK(net && !gd_failed());
-    CHECK(gd_module_parameters(net).count == 2);
+    CHECK(gd_module_parameters(net, .match = "0.*").count == 2);
     gd_tensor *y = gd_module_forward(net, gd_randn(gd_dims(2, 1, 8, 8)));
     CHECK(gd_tensor_dim(y, 1) == 10);
     CHECK(gd_module_parameters(net).count == 4);

@@ -197,6 +197,8 @@ CALL(gd_scan_at,
 TENSOR(gd_foldl_at, gd_foldl(NULL, make_tensor(), gd_list(make_tensor()), NULL))
 OBJECT(gd_optim_sgd_at, gd_optim_sgd(empty_list()))
 OBJECT(gd_optim_adam_at, gd_optim_adam(gd_list(make_leaf()), .lr = -1))
+OBJECT(gd_optim_adam_of_at, gd_optim_adam_of(NULL))
+OBJECT(gd_optimizer_new_of_at, gd_optimizer_new_of("no_such_optimizer", make_net(), NULL))
 OBJECT(gd_optimizer_new_at, gd_optimizer_new("no_such_optimizer", gd_list(make_leaf()), NULL))
 STATUS(gd_optimizer_add_at,
        gd_optimizer_add(gd_optim_sgd(gd_list(make_leaf())), gd_list(make_leaf()), .beta1 = 0.5))
@@ -432,6 +434,8 @@ static const row rows[] = {
     FAILS(gd_optimizer_step_at),
     FAILS(gd_optimizer_lr_at),
     FAILS(gd_optimizer_new_at),
+    FAILS(gd_optim_adam_of_at),
+    FAILS(gd_optimizer_new_of_at),
     FAILS(gd_optimizer_add_at),
     FAILS(gd_optimizer_add_text_at),
     FAILS(gd_optimizer_set_factors_at),
