@@ -80,6 +80,7 @@ GD_API gd_graph *gd_onnx_load_at(const char *site, const char *path,
 
 typedef struct gd_onnx_save_module_options {
     int64_t external_above GD_DEFAULT_(1 << 26); /* as above */
+    bool own_ops GD_DEFAULT_(false);             /* as above */
     const char *const *metadata GD_DEFAULT_(nullptr);
     bool any_batch GD_DEFAULT_(true);        /* makes the first size of the inputs unknown */
     const char *inputs GD_DEFAULT_("input"); /* names, separated by spaces */
@@ -92,12 +93,13 @@ typedef struct gd_onnx_save_module_options {
  *
  *     gd_onnx_save_module("digits.onnx", net, gd_list(gd_zeros(gd_dims(1, 1, 28, 28))));
  */
-#define gd_onnx_save_module(path, net, examples, ...)                                \
-    GD_WITH_OPTIONS_(gd_onnx_save_module_at(                                         \
-        GD_HERE, path, net, examples,                                                \
-        GD_OPTIONS_(gd_onnx_save_module_options,                                     \
-                    (.external_above = 1 << 26, .metadata = NULL, .any_batch = true, \
-                     .inputs = "input", .outputs = "output") __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_onnx_save_module(path, net, examples, ...)                                          \
+    GD_WITH_OPTIONS_(gd_onnx_save_module_at(                                                   \
+        GD_HERE, path, net, examples,                                                          \
+        GD_OPTIONS_(gd_onnx_save_module_options,                                               \
+                    (.external_above = 1 << 26, .own_ops = false, .metadata = NULL,            \
+                     .any_batch = true, .inputs = "input", .outputs = "output") __VA_OPT__(, ) \
+                        __VA_ARGS__)))
 GD_API gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
                                         gd_tensors examples,
                                         const gd_onnx_save_module_options *options);

@@ -16,6 +16,8 @@
 static void destroy_module(gd_object *object) {
     gd_module *m = (gd_module *)object;
     gd_object_release(m->attached); /* it retains parameters, never modules of the tree */
+    if (m->link) m->link->module = NULL;
+    gd_module_link_release(m->link);
     if (m->destroy && m->self) m->destroy(m->self);
     for (int i = 0; i < m->count; i++) gd_object_release(m->entries[i].object);
     gd_net_rows_free(m);
@@ -75,6 +77,36 @@ void *gd_module_self(gd_module *m) {
     return memset(thread->scratch, 0, sizeof thread->scratch);
 }
 const char *gd_module_type(const gd_module *m) { return m ? m->type : ""; }
+
+/* --- links ------------------------------------------------------------------------------------ */
+
+static void destroy_link(gd_object *object) {
+    gd_free(object);
+    gd_object_count(-1);
+}
+static const gd_class link_class = {.name = "module link", .destroy = destroy_link};
+
+gd_module_link *gd_module_link_to(gd_module *m) {
+    if (!m->link) {
+        if (!(m->link = gd_calloc(1, sizeof *m->link))) {
+            gd_no_memory(NULL, "for an optimizer of a module");
+            return NULL;
+        }
+        gd_object_init(&m->link->object, &link_class);
+        gd_object_count(1);
+        m->link->module = m;
+    }
+    gd_object_retain(&m->link->object);
+    return m->link;
+}
+
+void gd_module_link_release(gd_module_link *link) {
+    if (link) gd_object_release(&link->object);
+}
+
+static atomic_uint changes;
+unsigned gd_module_changes(void) { return atomic_load(&changes); }
+void gd_module_changed(void) { atomic_fetch_add(&changes, 1); }
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
@@ -157,6 +189,7 @@ gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void
     m->entries[m->count++] = (gd_entry){kind, kept, object, field_offset(m, field)};
     m->n_children += kind == GD_A_CHILD;
     m->revision++;
+    gd_module_changed();
     return GD_OK;
 }
 

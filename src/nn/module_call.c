@@ -148,11 +148,40 @@ static gd_status check_inputs(const gd_module *m, gd_tensors in) {
     return GD_OK;
 }
 
+static const char *missing_text(int position, char *text, size_t size) {
+    const gd_module_frame *f = gd_this_thread.module_frame;
+    if (!f) snprintf(text, size, "input %d of a module that is not running any more", position);
+    else
+        snprintf(text, size,
+                 "input %d (counted from 0) of the module '%s', which was called with %lld input%s",
+                 position, f->module->type, (long long)f->n_in, f->n_in == 1 ? "" : "s");
+    return text;
+}
+static void __attribute__((constructor)) set_missing_hook(void) {
+    gd_missing_text_hook = missing_text;
+}
+
+/* The function of the program may read more inputs than the call has: behind the end of the list
+ * are error tensors, whose use fails with a message that says so. */
+static gd_tensors call_function(gd_module *m, gd_tensors in) {
+    const int64_t most = in.count + GD_FAILED_COUNT;
+    gd_tensor **list = gd_list_new(most);
+    if (!list) {
+        gd_error_record(GD_E_MEMORY);
+        return gd_list_of_errors(0);
+    }
+    for (int64_t i = 0; i < most; i++)
+        list[i] = i < in.count ? in.at[i]
+                               : &gd_missing_inputs[i < GD_MAX_MISSING ? i : GD_MAX_MISSING - 1];
+    gd_this_thread.module_frame->n_in = in.count;
+    return m->forward((gd_tensors){list, in.count}, m->self);
+}
+
 static gd_tensors compute_outputs(gd_module *m, gd_tensors in) {
     const gd_layer_rules *rules = m->factory ? m->factory->rules : NULL;
     if (rules) return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in);
     if (m->contained) return m->contained(m, in);
-    if (m->forward) return m->forward(in, m->self);
+    if (m->forward) return call_function(m, in);
     gd_report(NULL,
               gd_fail(GD_E_STATE,
                       "it only contains modules and has no forward function; call its parts"));
@@ -205,7 +234,7 @@ static void own_outputs(const gd_module *m, gd_tensors in, gd_tensors out) {
 
 gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
     gd_thread *thread = &gd_this_thread;
-    gd_module_frame frame = {m, thread->module_frame};
+    gd_module_frame frame = {.module = m, .before = thread->module_frame};
     gd_scope *scope = gd_scope_open();
     thread->module_frame = &frame;
     gd_tensors out;

@@ -22,6 +22,7 @@ static gd_status fail_result(const gd_tensor *p, const char *what, int64_t i) {
 
 static gd_status check_parameter(const gd_tensor *p, const char *what, int64_t i) {
     char text[160];
+    if (p && p->kind == GD_FAILED && gd_failed()) return gd_failure();
     if (!p || p->kind == GD_FAILED || p->kind == GD_META)
         return gd_fail(GD_E_ARGUMENT, "%s: parameter %lld is %s", what, (long long)i,
                        p ? "an error" : "NULL");
@@ -54,6 +55,10 @@ gd_status gd_optimizer_note_group(gd_optimizer *o, gd_tensors parameters, int gr
     return gd_no_memory(NULL, "for an optimizer");
 }
 
+void gd_optimizer_change_group(gd_optimizer *o, const gd_tensor *parameter, int group) {
+    gd_map_entry_of(&o->group_of, identity_key(parameter))->value = group;
+}
+
 static gd_status check_new(const gd_optimizer *o, const gd_tensor *p, const char *what, int64_t i,
                            gd_map *seen) {
     const int first = gd_map_find(seen, identity_key(p)),
@@ -73,7 +78,7 @@ static gd_status check_new(const gd_optimizer *o, const gd_tensor *p, const char
 gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
                                         gd_tensors parameters, bool *symbols) {
     if (parameters.count < 1 || !parameters.at)
-        return gd_fail(GD_E_ARGUMENT, "%s: there are no parameters", what);
+        return gd_fail(GD_E_ARGUMENT, "%s: there are no parameters: the list is empty", what);
     gd_map seen = {NULL, 0, 0};
     gd_status status = GD_OK;
     if (o) *symbols = o->in_graph;
@@ -186,6 +191,7 @@ static gd_status move_parameter(const gd_optimizer *o, const parameter_index *at
 static gd_status set_factors(gd_optimizer *o, const gd_tensor *p, gd_factors factors) {
     parameter_index at;
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_factors: the optimizer is NULL");
+    GD_TRY(gd_optimizer_collect(o));
     if (!p || p->kind == GD_FAILED || !find_parameter(o, p, &at))
         return gd_fail(GD_E_ARGUMENT,
                        "gd_optimizer_set_factors: the tensor is not a parameter of the optimizer");

@@ -86,7 +86,29 @@ static const char *symbol_text(const gd_tensor *t, char *text, size_t size) {
     return text;
 }
 
+static bool is_of_jit(const gd_graph *graph) {
+    while (graph && graph->outer) graph = graph->outer;
+    return graph && graph->jit;
+}
+
+static gd_status fail_unread(const gd_tensor *t, const char *what) {
+    const gd_origin *origin = t->node ? t->node->origin : NULL;
+    char text[200];
+    symbol_text(t, text, sizeof text);
+    if (origin && is_of_jit(origin->graph))
+        return gd_fail(GD_E_STATE,
+                       "%s: %s has no value while the function of a jit is traced; return it and "
+                       "read the result of the call, or choose between tensors with gd_where or "
+                       "gd_cond",
+                       what, text);
+    return gd_fail(GD_E_STATE,
+                   "%s: %s is a symbol of a graph and has no data; run the graph and read its "
+                   "fetches",
+                   what, text);
+}
+
 static void __attribute__((constructor)) set_graph_hooks(void) {
+    gd_symbol_unread_hook = fail_unread;
     gd_origin_free_hook = gd_origin_free;
     gd_symbol_text_hook = symbol_text;
 }

@@ -232,7 +232,9 @@ static void print_layout(FILE *out, const gd_pvalue *v) {
     fputs("}", out);
 }
 
-char *gd_program_text(const gd_program *p) {
+char *gd_program_text(const gd_program *p) { return gd_program_text_with(p, NULL, NULL); }
+
+char *gd_program_text_with(const gd_program *p, gd_step_printer print, const void *arg) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -258,6 +260,7 @@ char *gd_program_text(const gd_program *p) {
         }
         fputs(")", out);
         gd_fprint_options(out, s->op, s->attrs);
+        if (print) print(out, s, arg);
         fputs("\n", out);
     }
     for (int i = 0; i < p->n_commits; i++)

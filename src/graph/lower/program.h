@@ -7,6 +7,7 @@
 #ifndef GRADUS_GRAPH_LOWER_PROGRAM_H
 #define GRADUS_GRAPH_LOWER_PROGRAM_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/index_set.h"
@@ -196,5 +197,8 @@ uint64_t gd_hash_options(uint64_t hash, const gd_pstep *step);
 
 /* The program as text, one step per line. free() it. */
 char *gd_program_text(const gd_program *program);
+/* The same with what `print` adds to the line of each step; NULL: nothing. */
+typedef void (*gd_step_printer)(FILE *out, const gd_pstep *step, const void *arg);
+char *gd_program_text_with(const gd_program *program, gd_step_printer print, const void *arg);
 
 #endif

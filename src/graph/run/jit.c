@@ -47,6 +47,7 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
     gd_scope_adopt(&jit->object);
     jit->fn = fn;
     jit->user = user;
+    jit->caller = "gd_jit_call";
     jit->level = o->level;
     jit->most = o->plans;
     jit->guard = gd_guard_new();
@@ -233,7 +234,7 @@ gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
     gd_status status = call_jit(jit, inputs, options->key, &results);
     if (status == GD_OK) return results;
     if (gd_this_thread.recorded == GD_OK) {
-        gd_error_prefix("gd_jit_call: ");
+        gd_error_prefix("%s: ", jit ? jit->caller : "gd_jit_call");
         gd_report(site, status);
     }
     return gd_list_of_errors(0);

@@ -25,7 +25,7 @@ gd_status gd_jit_run(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy,
     int n;
     gd_tensor **feeds = list_feeds(t, x, gy, &n);
     if (!feeds) return gd_no_memory(NULL, "for a jit");
-    const gd_run_rng *before = gd_session_rng(&(gd_run_rng){rng_offset, gy != NULL});
+    const gd_run_rng *before = gd_session_rng(&(gd_run_rng){rng_offset, gy != NULL, t->caller});
     gd_tensors r = gd_session_run(t->session, ((gd_tensors){feeds, n}), fetches);
     gd_session_rng(before);
     gd_free(feeds);

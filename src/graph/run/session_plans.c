@@ -271,7 +271,7 @@ gd_status gd_session_plan_at(const char *site, gd_session *s, gd_tensors feeds, 
 }
 
 static void get_plan_text(const gd_cached_plan *c, void *arg) {
-    *(char **)arg = gd_program_text(c->plan ? gd_plan_program(c->plan) : c->dynamic);
+    *(char **)arg = c->plan ? gd_plan_text(c->plan) : gd_program_text(c->dynamic);
 }
 
 char *gd_session_plan_text_at(const char *site, gd_session *s, gd_tensors feeds,

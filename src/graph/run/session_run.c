@@ -239,7 +239,7 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
     }
     if (status == GD_OK) return (gd_tensors){results, fetches.count};
     if (!earlier) {
-        gd_error_prefix("gd_session_run: ");
+        gd_error_prefix("%s: ", gd_this_run_rng ? gd_this_run_rng->caller : "gd_session_run");
         gd_report(site, status);
     }
     for (int64_t i = 0; results && i < fetches.count; i++) results[i] = &gd_error_tensor;
