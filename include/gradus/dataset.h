@@ -66,6 +66,13 @@ GD_API gd_tensors gd_dataset_get_at(const char *site, gd_dataset *dataset, int64
 GD_API int64_t gd_dataset_class_count(const gd_dataset *dataset);
 GD_API const char *gd_dataset_class_name(const gd_dataset *dataset, int64_t index);
 
+/* How a table becomes samples, as text: its columns, their categories, mean and deviation. The option
+ * .layout of gd_dataset_csv converts another file in the same way, in another program, too. The
+ * layout of a transformed dataset, a part and so on is that of the table below it. Writes the text
+ * into `text`, truncated to `size`, and returns its full length, or -1 if there is no table. */
+#define gd_dataset_layout(dataset, text, size) gd_dataset_layout_at(GD_HERE, dataset, text, size)
+GD_API int64_t gd_dataset_layout_at(const char *site, gd_dataset *dataset, char *text, size_t size);
+
 /* The name of a sample in messages: "cats/3.jpg", or "sample 17". */
 GD_API const char *gd_dataset_sample_name(gd_dataset *dataset, int64_t index, char *text,
                                           size_t size);

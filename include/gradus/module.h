@@ -65,7 +65,8 @@ GD_API gd_status gd_module_build_at(const char *site, gd_module *module, gd_tens
 /* --- user-defined modules --------------------------------------------------------------------- */
 
 /* The forward function: returns the outputs for the inputs `in` with gd_listed(...). `self` is the
- * struct of the module. */
+ * struct of the module. If the call has fewer inputs than the function reads, the next
+ * GD_FAILED_COUNT are error tensors, whose use fails with a message that names the module. */
 typedef gd_tensors (*gd_forward)(gd_tensors in, void *self);
 
 typedef struct gd_module_options {
@@ -214,7 +215,12 @@ typedef struct gd_parameters_options {
     GD_OPTIONS_(gd_parameters_options, (.match = NULL, .trainable = false), __VA_ARGS__)
 
 /* All parameters, each once, in the order of their addition. The list belongs to the scope,
- * or to the caller if there is none, with a reference to each tensor. */
+ * or to the caller if there is none, with a reference to each tensor.
+ *
+ * A layer whose sizes are GD_ANY has no parameters before its first call. While there is such a
+ * layer, the call fails and names it: an optimizer of a list without its parameters would never
+ * train them. Call the net on a batch first (or gd_module_build), give the sizes, or use an
+ * optimizer of the module (gd_optim_adam_of(net), optim.h), which takes in what is built later. */
 #define gd_module_parameters(module, ...) \
     GD_WITH_OPTIONS_(gd_module_parameters_at(GD_HERE, module, GD_PARAMETERS_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensors gd_module_parameters_at(const char *site, gd_module *module,
@@ -231,9 +237,11 @@ GD_API gd_tensors gd_module_buffers_at(const char *site, gd_module *module);
 GD_API gd_tensor *gd_module_tensor_at(const char *site, gd_module *module, const char *path);
 GD_API gd_tensor *gd_module_grad_at(const char *site, gd_module *module, const char *path);
 GD_API gd_module *gd_module_find_at(const char *site, gd_module *module, const char *path);
-/* The number of children, and child number `index`, from 0; NULL beyond the last. */
+/* The number of children, and child number `index`, from 0. If there is no such child, gd_module_at
+ * returns NULL and records a failure. */
 GD_API int gd_module_count(const gd_module *module);
-GD_API gd_module *gd_module_at(gd_module *module, int index);
+#define gd_module_at(module, index) gd_module_at_at(GD_HERE, module, index)
+GD_API gd_module *gd_module_at_at(const char *site, gd_module *module, int index);
 /* Writes the name of a parameter or buffer in the tree to `text`; NULL if it is not in the tree. */
 GD_API const char *gd_module_name_of(gd_module *module, const gd_tensor *tensor, char *text,
                                      size_t size);

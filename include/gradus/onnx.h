@@ -88,15 +88,16 @@ GD_API gd_graph *gd_onnx_load_at(const char *site, const char *path,
 typedef struct gd_onnx_save_module_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t external_above GD_DEFAULT_(1 << 26); /* as above */
+    bool own_ops GD_DEFAULT_(false);             /* as above */
     const char *const *metadata GD_DEFAULT_(nullptr);
     bool any_batch GD_DEFAULT_(true);        /* makes the first size of the inputs unknown */
     const char *inputs GD_DEFAULT_("input"); /* names, separated by spaces */
     const char *outputs GD_DEFAULT_("output");
 } gd_onnx_save_module_options;
-#define GD_ONNX_SAVE_MODULE_OPTIONS_(...)                                        \
-    GD_OPTIONS_(gd_onnx_save_module_options,                                     \
-                (.external_above = 1 << 26, .metadata = NULL, .any_batch = true, \
-                 .inputs = "input", .outputs = "output"),                        \
+#define GD_ONNX_SAVE_MODULE_OPTIONS_(...)                                                          \
+    GD_OPTIONS_(gd_onnx_save_module_options,                                                       \
+                (.external_above = 1 << 26, .own_ops = false, .metadata = NULL, .any_batch = true, \
+                 .inputs = "input", .outputs = "output"),                                          \
                 __VA_ARGS__)
 
 /* Saves a net in eval mode, for inputs with the shapes and dtypes of `examples`. Tensors have the

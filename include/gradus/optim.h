@@ -18,6 +18,12 @@
  * variables of one graph: then the state of the optimizer consists of variables, too ("w1/exp_avg",
  * "adamw/lr"), which each session has for itself.
  *
+ * An optimizer of a module, gd_optim_adamw_of(net, .lr = 1e-3), has the parameters of the module,
+ * also those that are created later: layers whose sizes are GD_ANY create them in their first call,
+ * and gd_module_replace brings others. Each step first takes in what is new, in the order of the
+ * module. Its state is saved under the names that the module gives its parameters. It does not hold
+ * the module: when the module is freed, the optimizer keeps the parameters that it has.
+ *
  * A list of parameters with the result of an op, or with the same tensor twice, is an error. A leaf
  * that does not require a gradient is frozen: steps skip it and keep no state for it until
  * gd_set_requires_grad unfreezes it.
@@ -48,10 +54,16 @@ extern "C" {
     gd_optimizer_new_at(GD_HERE, name, parameters, options)
 GD_API gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors parameters,
                                          const char *options);
+/* The same of a module: gd_optimizer_new_of("adamw", net, "lr=0.001"). */
+#define gd_optimizer_new_of(name, module, options) \
+    gd_optimizer_new_of_at(GD_HERE, name, module, options)
+GD_API gd_optimizer *gd_optimizer_new_of_at(const char *site, const char *name, gd_module *module,
+                                            const char *options);
 
 /* gd_optimizer_add(adam, parameters, .lr = 1e-4, .weight_decay = 0) of optimizers.h adds a group of
  * parameters with its own options; other options are those of the first group. A parameter is in
- * one group. The same with options as text: gd_optimizer_add_text(adam, parameters, "lr=1e-4
+ * one group; parameters of an optimizer's module are in the first one, unless they were added to
+ * another group before. The same with options as text: gd_optimizer_add_text(adam, parameters, "lr=1e-4
  * weight_decay=0"). */
 #define gd_optimizer_add_text(optimizer, parameters, options) \
     gd_optimizer_add_text_at(GD_HERE, optimizer, parameters, options)

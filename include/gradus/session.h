@@ -105,7 +105,7 @@ typedef struct gd_plan_memory {
 GD_API gd_status gd_session_plan_at(const char *site, gd_session *session, gd_tensors feeds,
                                     gd_tensors fetches, gd_plan_memory *memory);
 
-/* The plan as text after all passes, one line for each step. free() it. */
+/* The plan as text after all passes, one line for each step, with its kernel. free() it. */
 #define gd_session_plan_text(...) gd_session_plan_text_at(GD_HERE, __VA_ARGS__)
 GD_API char *gd_session_plan_text_at(const char *site, gd_session *session, gd_tensors feeds,
                                      gd_tensors fetches);

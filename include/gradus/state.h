@@ -10,13 +10,14 @@
  * Small values (step counts, the generator's seed) are strings in the file's metadata. Tied tensors
  * are written once and can be loaded by any of their names.
  *
- * A load that fails changes nothing. Values are copied into the existing tensors: handles stay the
+ * A load that fails changes nothing, except if the file becomes shorter or unreadable, or a device
+ * fails, while tensors are written; the message then says so. Values are copied into the existing tensors: handles stay the
  * same, and floats are converted to the dtype of each tensor. A file may hold more parts than are
  * loaded: gd_load_state(path, gd_part("net", net)) reads only the weights.
  *
  * Saving replaces the old file atomically, after the new one is complete on the disk: a killed
  * process or a full disk leaves the old file. Files may be larger than the free memory: tensors are
- * written one by one and read through a memory map. Do not truncate a file while it is being read.
+ * written and read one by one.
  */
 #ifndef GRADUS_STATE_H
 #define GRADUS_STATE_H

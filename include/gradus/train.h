@@ -60,12 +60,13 @@ extern "C" {
 
 typedef struct gd_compile_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
-    /* An optimizer's record with options, or an optimizer of the net's parameters. */
+    /* An optimizer's record with options, or an optimizer of parameters of this net. */
     const char *optimizer GD_DEFAULT_("adam"); /* "adamw lr=0.001 weight_decay=0.1"; NULL: none */
     gd_optimizer *optimizer_object GD_DEFAULT_(nullptr);
     /* A schedule's record with options, or a schedule of that optimizer. It takes a step after each
-     * optimizer step. If `steps` is not given (cosine, one_cycle), it is as long as the first
-     * gd_fit. */
+     * optimizer step. A schedule with a length (cosine, one_cycle, linear, polynomial) whose `steps`
+     * are not given is as long as the first gd_fit, with its warm-up. Later calls of gd_fit train
+     * with its last rate, and say so; gd_compile starts anew. */
     const char *schedule GD_DEFAULT_(nullptr); /* "cosine warmup=100" */
     gd_schedule *schedule_object GD_DEFAULT_(nullptr);
     /* The record of a loss layer ("_loss" may be left out) with options, or a function. */
@@ -135,7 +136,7 @@ static inline gd_fit_data gd_fit_tensors_(gd_tensors list) {
 #endif
 
 /* A user-defined training step: computes the loss, calls gd_backward, and returns the loss. Then
- * the compiled optimizer takes its step. A function that uses its own optimizers (a GAN) needs
+ * the compiled optimizer takes its step; if no parameter has a gradient, that is a failure. A function that uses its own optimizers (a GAN) needs
  * .optimizer = NULL. It is traced like the function of a gd_jit. */
 typedef gd_tensor *(*gd_step_fn)(gd_module *net, gd_tensors batch, void *user);
 
@@ -164,6 +165,7 @@ typedef struct gd_fit_options {
     int64_t batch GD_DEFAULT_(32);
     bool shuffle GD_DEFAULT_(true);
     int workers GD_DEFAULT_(0);
+    /* of the order of the samples, and if it is not 0 of all random numbers of the run */
     uint64_t seed GD_DEFAULT_(0);
     gd_progress progress GD_DEFAULT_(GD_PROGRESS_AUTO);
     /* Ctrl-C ends the run after the current batch; the previous handler is restored at the end */
@@ -183,7 +185,15 @@ typedef struct gd_fit_options {
  * nothing. If it fails, it returns NULL; the net keeps the state after the last batch.
  *
  * An epoch that Ctrl-C or a callback has ended early has a row without validation; an epoch that
- * .max_steps has ended is validated. Modes of modules are restored at the end.
+ * .max_steps has ended is validated. Modes of modules are restored at the end. A net has one gd_fit
+ * at a time: in a callback of its run, another one fails.
+ *
+ * A run draws its random numbers (dropout, gd_randn in a .step or a callback, weights of layers
+ * that it builds) from a generator of its own, whose state is part of its checkpoints. So several
+ * threads can train, and each resumes to the same bits. Without .seed it continues the generator of
+ * the process (random.h), which continues after the run; runs that begin at the same state draw
+ * the same numbers. With .seed the numbers depend on .seed alone.
+ *
  * docs/guide/training.md has the details. */
 #define gd_fit(net, data, ...) \
     GD_WITH_OPTIONS_(gd_fit_at(GD_HERE, net, GD_FIT_DATA_(data), GD_FIT_OPTIONS_(__VA_ARGS__)))

@@ -175,8 +175,21 @@ bool gd_report_freed_at(const char *site, const void *object, const char *functi
     return report_object(site, object, function, strlen(function) - strlen("_at"));
 }
 
+const char *(*gd_missing_text_hook)(int position, char *text, size_t size);
+gd_tensor gd_missing_inputs[GD_MAX_MISSING];
+
+static void __attribute__((constructor)) fill_missing(void) {
+    for (int i = 0; i < GD_MAX_MISSING; i++) gd_missing_inputs[i] = gd_error_tensor;
+}
+
+const char *gd_missing_text(const gd_tensor *t, char *text, size_t size) {
+    return gd_missing_text_hook((int)(t - gd_missing_inputs), text, size);
+}
+
 gd_status gd_check_freed(const gd_tensor *t, const char *what) {
     char text[600];
+    if (gd_is_missing(t))
+        return gd_fail(GD_E_ARGUMENT, "%s: uses %s", what, gd_missing_text(t, text, sizeof text));
     if (!gd_is_freed(t)) return GD_OK;
     return gd_fail(GD_E_STATE, "%s: use after free: %s", what, gd_freed_text(t, text, sizeof text));
 }

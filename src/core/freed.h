@@ -19,6 +19,8 @@
 
 #include "core/tensor.h"
 
+enum { GD_MAX_MISSING = 32 };
+
 /* Whether this thread keeps freed handles. */
 extern bool gd_handles_checked;
 static inline bool gd_keeps_freed(const gd_thread *thread) {
@@ -35,7 +37,18 @@ static inline bool gd_is_freed(const gd_tensor *t) { return t && t->kind == GD_F
 /* "the result of relu (net.c:12), which was freed at the end of the scope of net.c:10" */
 const char *gd_freed_text(const gd_tensor *t, char *text, size_t size);
 
-/* Fails with GD_E_STATE if `t` is a freed handle; `what` is the call that uses it. */
+/* Error tensors behind the end of the inputs of a user-defined module (nn/module_call.c), by the
+ * position that they have in the list. */
+extern gd_tensor gd_missing_inputs[GD_MAX_MISSING];
+static inline bool gd_is_missing(const gd_tensor *t) {
+    return t >= gd_missing_inputs && t < gd_missing_inputs + GD_MAX_MISSING;
+}
+/* "input 1 of pair, which was called with 1 input" */
+extern const char *(*gd_missing_text_hook)(int position, char *text, size_t size);
+const char *gd_missing_text(const gd_tensor *t, char *text, size_t size);
+
+/* Fails with GD_E_STATE if `t` is a freed handle, or a missing input; `what` is the call that uses
+ * it. */
 gd_status gd_check_freed(const gd_tensor *t, const char *what);
 
 /* --- other objects ---------------------------------------------------------------------------- */

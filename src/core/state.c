@@ -198,11 +198,12 @@ gd_status gd_state_when_done(gd_state *s, gd_state_done done, void *user) {
     return gd_path_when_done(&s->path, done, user);
 }
 
-const char *gd_state_name_for(gd_state *s, const gd_tensor *of, int64_t index, const char *suffix) {
+const char *gd_state_name_for(gd_state *s, const gd_tensor *of, const char *own, int64_t index,
+                              const char *suffix) {
     const gd_state_tensor *e = gd_state_entry_of(s->naming ? s->naming : s, of);
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, index);
-    if (!e) return gd_path_text(&s->path, number, suffix);
+    if (!e) return gd_path_text(&s->path, own ? own : number, suffix);
     const char *local = e->name + e->part;
     return gd_path_text(&s->path, e->ambiguous || !*local ? e->name : local, suffix);
 }

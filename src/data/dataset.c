@@ -225,6 +225,30 @@ const char *gd_dataset_class_name(const gd_dataset *d, int64_t index) {
     return d && index >= 0 && index < d->n_classes ? d->classes[index] : NULL;
 }
 
+/* The table that a dataset is made from, or NULL. */
+static const gd_dataset *find_table(const gd_dataset *d) {
+    while (d && !d->rules->layout) d = d->n_inner ? d->inner[0] : NULL;
+    return d;
+}
+
+int64_t gd_dataset_layout_at(const char *site, gd_dataset *d, char *text, size_t size) {
+    GD_CALLED_FROM(site);
+    const gd_dataset *table = find_table(d);
+    char *layout = NULL;
+    if (text && size) *text = 0;
+    if (!table) return -1;
+    const gd_status status = table->rules->layout(table, &layout);
+    if (status != GD_OK) {
+        gd_error_prefix("gd_dataset_layout: ");
+        gd_report(site, status);
+        return -1;
+    }
+    const int64_t length = (int64_t)strlen(layout);
+    if (text && size) snprintf(text, size, "%s", layout);
+    gd_free(layout);
+    return length;
+}
+
 const char *gd_dataset_sample_name(gd_dataset *d, int64_t index, char *text, size_t size) {
     GD_LIVE(d);
     if (!text || size == 0) return "";

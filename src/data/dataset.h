@@ -12,6 +12,7 @@
  *   NAME_name(dataset, index, text, size)       the name of a sample in messages, "cats/3.jpg"; optional
  *   NAME_close(dataset)       frees dataset->self; optional
  *   NAME_gather(dataset, indices, count, batch)  stacks several samples to one batch; optional
+ *   NAME_layout(dataset, text)  how its files become samples, as text from gd_malloc; optional
  *
  * Datasets that combine others (src/data/combine.c) use the same rules without a record.
  */
@@ -41,7 +42,8 @@ typedef struct gd_dataset_rules {
      * current scope. Only for datasets without broken samples. NULL: the loader stacks them. */
     gd_status (*gather)(const gd_dataset *dataset, const int64_t *indices, int64_t count,
                         gd_sample *batch);
-    gd_dataset_type defined; /* of a user-defined record */
+    gd_status (*layout)(const gd_dataset *dataset, char **text); /* see gd_dataset_layout */
+    gd_dataset_type defined;                                     /* of a user-defined record */
 } gd_dataset_rules;
 
 struct gd_dataset {

@@ -162,7 +162,7 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
     const gd_status status = make_parameters(m);
     m->revision = revision; /* the trace that builds it stays valid */
     if (status == GD_OK) return GD_OK;
-    while (m->count > before) gd_object_release(m->entries[--m->count].object);
+    while (m->count > before) gd_module_remove_last(m);
     return status;
 }
 

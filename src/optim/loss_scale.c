@@ -384,8 +384,7 @@ static gd_status run_step(step_values *w) {
     return gd_transaction_end(&updates, write_values(w));
 }
 
-static gd_status check_step(const gd_loss_scale *s, const gd_optimizer *o,
-                            const gd_schedule *schedule) {
+static gd_status check_step(const gd_loss_scale *s, gd_optimizer *o, const gd_schedule *schedule) {
     GD_TRY(gd_optimizer_check_step(o, "gd_loss_scale_step"));
     if (schedule && gd_schedule_optimizer(schedule) != o)
         return gd_fail(GD_E_ARGUMENT,

@@ -35,14 +35,25 @@ static double option_value(const gd_schedule *s, const char *name, double by_def
                : by_default;
 }
 
+/* The rate after `step` steps without the warm-up. */
+static gd_tensor *rate_at(const gd_schedule *s, gd_tensor *step, gd_tensor *base) {
+    if (s->last > 0) step = gd_minimum(step, f64_scalar(s->last));
+    return rules_of(s)->rate(s->options, step, base);
+}
+
+void gd_schedule_stay(gd_schedule *s, int64_t last) { s->last = (double)last; }
+
+bool gd_schedule_has_ended(const gd_schedule *s) {
+    return s->last > 0 && gd_item(s->step) >= s->last + option_value(s, "warmup", 0);
+}
+
 /* The rate of a group after `step` steps. */
 static gd_tensor *group_rate(const gd_schedule *s, gd_tensor *step, gd_tensor *base) {
     const double warmup = option_value(s, "warmup", 0), start = option_value(s, "warmup_start", 0);
-    if (warmup == 0) return rules_of(s)->rate(s->options, step, base);
+    if (warmup == 0) return rate_at(s, step, base);
     gd_tensor *n = f64_scalar(warmup), *after = gd_maximum(gd_sub(step, n), f64_scalar(0)),
               *share = gd_add(f64_scalar(start), gd_mul(f64_scalar(1 - start), gd_div(step, n)));
-    return gd_where(gd_lt(step, n), gd_mul(base, share),
-                    rules_of(s)->rate(s->options, after, base));
+    return gd_where(gd_lt(step, n), gd_mul(base, share), rate_at(s, after, base));
 }
 
 /* The rates of all groups after `step` steps. */
@@ -126,7 +137,7 @@ static gd_status start_groups(gd_schedule *s) {
     gd_tensor *zero; /* on the device of the parameters, as the rates */
     {
         GD_EAGER;
-        zero = gd_to_device(f64_scalar(0), s->optimizer->groups[0].parts[0].parameters[0]->device);
+        zero = gd_to_device(f64_scalar(0), gd_optimizer_device(s->optimizer, 0));
     }
     if (!(s->step = gd_optimizer_state_tensor(s->optimizer, zero, name))) return gd_failure();
     for (int g = 0; g < s->optimizer->n_groups; g++) GD_TRY(start_group(s, g));

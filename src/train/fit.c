@@ -6,10 +6,12 @@
 
 #include "core/alloc.h"
 #include "core/freed.h"
+#include "core/number.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "optim/schedule.h"
 #include "train/loss.h"
 #include "train/run.h"
 
@@ -320,7 +322,7 @@ static gd_status prepare_net(gd_fit_run *r) {
     } else {
         GD_TRY(gd_training_prepare(r->training, r->net, inputs, planned_steps(r)));
     }
-    r->parameters = gd_module_parameters(r->net);
+    r->parameters = gd_module_parameters_so_far(r->net);
     gd_module_zero_grad(r->net);
     return gd_failed() ? gd_failure() : GD_OK;
 }
@@ -387,10 +389,25 @@ static void show_stop_reason(gd_fit_run *r) {
     gd_progress_say(&r->progress, text);
 }
 
+/* A run after the end of its schedule trains with a constant rate, which may be 0: says so. */
+static gd_status show_ended_schedule(gd_fit_run *r) {
+    const gd_schedule *s = r->training->schedule;
+    char text[200];
+    if (!s || r->step > 0 || !gd_schedule_has_ended(s)) return gd_failed() ? gd_failure() : GD_OK;
+    gd_snprintf(text, sizeof text,
+                "the schedule %s has ended with an earlier run: the learning rate stays %g; "
+                "gd_compile starts anew",
+                s->factory->record.name, gd_item(gd_optimizer_lr(r->training->optimizer)));
+    gd_notice(GD_LOG_WARNING, "gd_fit: %s", text);
+    gd_progress_say(&r->progress, text);
+    return gd_failed() ? gd_failure() : GD_OK;
+}
+
 static gd_status run_training(gd_fit_run *r, gd_fit_data data) {
     GD_TRY(begin_run(r, data));
     r->began = gd_progress_clock();
     GD_TRY(resume_run(r));
+    GD_TRY(show_ended_schedule(r));
     GD_TRY(call_callbacks(r, GD_ON_FIT_BEGIN));
     GD_TRY(run_epochs(r));
     show_stop_reason(r);
@@ -411,14 +428,25 @@ static void end_run(gd_fit_run *r) {
     gd_free(r->stopped);
 }
 
+/* A run changes the modes and the gradients of its net, so another one must not begin. */
+static gd_status begin_alone(gd_module *net) {
+    if (!atomic_exchange(&net->fits, true)) return GD_OK;
+    return gd_fail(GD_E_STATE,
+                   "gd_fit: a gd_fit of this net is running, in a callback of which or in another "
+                   "thread this one was called; wait for its end (gd_event_stop ends it), or train "
+                   "a gd_module_clone");
+}
+
 /* Runs the training; the run retains its objects until the end. */
 static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options *o,
                          gd_history **history) {
     gd_training *t;
     GD_TRY(gd_training_get(net, "gd_fit", &t));
+    GD_TRY(begin_alone(net));
     gd_fit_run *r = gd_calloc(1, sizeof *r);
     if (!r || !(r->stopped = gd_calloc(1, 1))) {
         gd_free(r);
+        atomic_store(&net->fits, false);
         return gd_no_memory(NULL, "for a run");
     }
     r->source = &gd_run_source;
@@ -431,9 +459,12 @@ static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options 
     gd_run_state_init(r);
     gd_progress_begin(&r->progress, o->progress, STDERR_FILENO);
     gd_interrupt_begin(&r->interrupt, o->interrupt);
+    gd_own_rng_begin(&r->rng, o->seed);
     const gd_status status = run_training(r, data);
+    gd_own_rng_end(&r->rng);
     gd_interrupt_end(&r->interrupt);
     end_run(r);
+    atomic_store(&net->fits, false);
     *history = r->history;
     gd_free(r);
     gd_object_release(&t->object);

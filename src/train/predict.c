@@ -17,8 +17,10 @@ static gd_tensors predict_batch(gd_tensors inputs, void *user) {
     gd_batches *b = user;
     GD_NO_GRAD;
     GD_AUTOCAST(b->training ? b->training->precision : GD_DTYPE_NONE);
-    gd_tensors y = gd_module_call(b->net, inputs);
-    return y.count > 0 ? gd_listed(y.at[0]) : y;
+    gd_tensors y;
+    if (gd_batches_call_net(b, inputs, &y) == GD_OK) return gd_listed(y.at[0]);
+    gd_report(NULL, gd_failure());
+    return (gd_tensors){NULL, 0};
 }
 
 /* The total number of samples if every batch has `in_batch` of them. */

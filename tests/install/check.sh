@@ -172,6 +172,23 @@ compiled_by() {
     fi
 }
 
+# One program can include all headers, in C and in C++; also that of a backend, which defines the types that backend.h
+# leaves to it.
+headers() {
+    require pkg-config
+    fresh_work
+    (cd "$PREFIX/include" && ls gradus/*.h) | sed 's/.*/#include <&>/' >all.h
+    [ "$(wc -l <all.h)" -gt 40 ] || fail "the list of headers looks wrong"
+    left="s/^typedef struct \(gd_[a-z_]*\) .*defined by the backend.*/struct \1 { int x; };/p"
+    sed -n "$left" "$PREFIX/include/gradus/backend.h" >own.h
+    [ "$(wc -l <own.h)" -ge 2 ] || fail "backend.h leaves no types to the backend"
+    cat own.h >>all.h
+    # shellcheck disable=SC2046,SC2086
+    for language in "c -std=gnu11" "c++ -std=c++17"; do
+        $CC $warnings -fsyntax-only $(pc --cflags) -x $language all.h || fail "not together: $language"
+    done
+}
+
 # A library with a sanitizer must be linked, not opened: the sanitizer's runtime has to load first.
 unless_sanitized() { [ -z "$FLAGS" ] || { say "skipped: the library is built with $FLAGS"; exit 77; }; }
 
@@ -229,7 +246,7 @@ backend() {
 
 case $what in
 prefix) install_prefix ;;
-soname | symbols | pkgconfig | static) "$what" ;;
+soname | symbols | headers | pkgconfig | static) "$what" ;;
 static-all) static_all ;;
 pedantic-gcc) pedantic gcc "" ;;
 pedantic-clang) pedantic clang -Wno-gnu-zero-variadic-macro-arguments ;;

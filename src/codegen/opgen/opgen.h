@@ -58,6 +58,7 @@ typedef struct kernel {
     char run[64], match[64], workspace[64], scratch[64], prepare[64], release[64], describe[64],
         prefers_channels_last[64];
     char dtypes[160]; /* as an expression in C; "": any */
+    const char *doc;  /* in one line */
     int rank, line;
     unsigned flags;
     source *source;

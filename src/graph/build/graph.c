@@ -2,6 +2,7 @@
 #include "graph/build/graph.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/freed.h"
@@ -41,9 +42,16 @@ static void graph_destroy(gd_object *object) {
     gd_free(graph->written);
     for (size_t i = 0; i < graph->symbols.size; i++) gd_release(graph->symbols.slots[i].value);
     gd_name_map_free(&graph->symbols);
+    gd_map_free(&graph->value_of);
+    gd_map_free(&graph->frozen_of);
+    gd_map_free(&graph->grad_of);
+    gd_map_free(&graph->capture_of);
+    gd_map_free(&graph->latest_write);
+    gd_map_free(&graph->views);
     gd_name_map_free(&graph->names);
     gd_free(graph->nodes);
     gd_free(graph->variables);
+    gd_free(graph->placeholders);
     gd_object_free(object);
     gd_object_count(-1);
 }
@@ -89,7 +97,29 @@ static const char *symbol_text(const gd_tensor *t, char *text, size_t size) {
     return text;
 }
 
+static bool is_of_jit(const gd_graph *graph) {
+    while (graph && graph->outer) graph = graph->outer;
+    return graph && graph->jit;
+}
+
+static gd_status fail_unread(const gd_tensor *t, const char *what) {
+    const gd_origin *origin = t->node ? t->node->origin : NULL;
+    char text[200];
+    symbol_text(t, text, sizeof text);
+    if (origin && is_of_jit(origin->graph))
+        return gd_fail(GD_E_STATE,
+                       "%s: %s has no value while the function of a jit is traced; return it and "
+                       "read the result of the call, or choose between tensors with gd_where or "
+                       "gd_cond",
+                       what, text);
+    return gd_fail(GD_E_STATE,
+                   "%s: %s is a symbol of a graph and has no data; run the graph and read its "
+                   "fetches",
+                   what, text);
+}
+
 static void __attribute__((constructor)) set_graph_hooks(void) {
+    gd_symbol_unread_hook = fail_unread;
     gd_origin_free_hook = gd_origin_free;
     gd_symbol_text_hook = symbol_text;
 }
@@ -114,6 +144,21 @@ static char *format_name(const char *prefix, const char *text, int number) {
     return copy;
 }
 
+/* Notes a node that is a view, for gd_graph_view_of. */
+static bool add_view(gd_graph *graph, const gd_node *node) {
+    const gd_node *of =
+        node->op && (node->op->flags & GD_OP_VIEW) && node->n_in > 0 ? node->slots[0].node : NULL;
+    if (!of) return true;
+    const gd_slot *slot = &of->slots[of->n_in + node->slots[0].index];
+    return gd_map_find(&graph->views, slot) >= 0 || gd_map_put(&graph->views, slot, graph->count);
+}
+
+const gd_node *gd_graph_view_of(const gd_graph *graph, const gd_tensor *symbol) {
+    const gd_node *node = symbol->node;
+    const int i = gd_map_find(&graph->views, &node->slots[node->n_in + symbol->node_index]);
+    return i < 0 ? NULL : graph->nodes[i];
+}
+
 gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, const char *name) {
     const gd_building *b = &gd_this_building;
     const char *prefix = b->prefix ? b->prefix : "";
@@ -127,10 +172,11 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                                                                : "placeholder",
                                     graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
-                gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
+                gd_grow(graph->variables, graph->n_variables, graph->variable_capacity) &&
+                gd_grow(graph->placeholders, graph->n_placeholders, graph->placeholder_capacity);
     if (room && name && text && !gd_name_map_find(&graph->names, text))
         room = gd_name_map_add(&graph->names, text, node);
-    if (!o || !text || !room || (b->n_after && !after)) {
+    if (!o || !text || !room || (b->n_after && !after) || !add_view(graph, node)) {
         if (text && gd_name_map_find(&graph->names, text) == node)
             gd_name_map_remove(&graph->names, text);
         gd_free(o);
@@ -157,6 +203,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         o->variable = graph->n_variables;
         graph->variables[graph->n_variables++] = node;
     }
+    if (kind == GD_FROM_PLACEHOLDER) graph->placeholders[graph->n_placeholders++] = node;
     node->origin = o;
     gd_node_retain(node);
     graph->nodes[graph->count++] = node;
@@ -293,6 +340,15 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
     return (gd_tensors){list, n};
 }
 
+/* The node of a name that the program did not give: it ends in "_" and the node's number. */
+static gd_node *find_unnamed(const gd_graph *graph, const char *name) {
+    const char *end = strrchr(name, '_');
+    const long number = end ? strtol(end + 1, NULL, 10) : -1;
+    if (number < 0 || number >= graph->count) return NULL;
+    gd_node *node = graph->nodes[number];
+    return strcmp(node->origin->name, name) == 0 ? node : NULL;
+}
+
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
     GD_LIVE(graph);
     if (!graph || !name) return NULL;
@@ -304,8 +360,7 @@ gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
         return symbol;
     }
     gd_node *found = gd_name_map_find(&graph->names, name); /* names given by the program first */
-    for (int i = 0; i < graph->count && !found; i++)
-        if (strcmp(graph->nodes[i]->origin->name, name) == 0) found = graph->nodes[i];
+    if (!found) found = find_unnamed(graph, name);
     if (!found) return NULL;
     gd_tensor *t = gd_node_symbol(found, 0);
     return t ? t : gd_tensor_fail(GD_E_MEMORY);

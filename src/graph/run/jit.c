@@ -49,6 +49,7 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
     gd_scope_adopt(&jit->object);
     jit->fn = fn;
     jit->user = user;
+    jit->caller = "gd_jit_call";
     jit->level = o->level;
     jit->most = o->plans;
     jit->guard = gd_guard_new();
@@ -167,12 +168,11 @@ static gd_status check_call(const gd_jit_trace *t, gd_tensors inputs) {
                            "requires a gradient; a jit can only accumulate gradients of leaves "
                            "that it captures: pass a gd_detach, or compute gradients with gd_grad",
                            i);
-        for (int k = 0; k < g->n_written; k++)
-            if (g->written[k].tensor->storage == x->storage)
-                return gd_fail(GD_E_UNSUPPORTED,
-                               "input %d shares its memory with a tensor that the function "
-                               "captures and writes; pass a gd_clone",
-                               i);
+        if (gd_map_find(&g->latest_write, x->storage) >= 0)
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "input %d shares its memory with a tensor that the function "
+                           "captures and writes; pass a gd_clone",
+                           i);
     }
     return GD_OK;
 }
@@ -241,7 +241,7 @@ gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
     gd_status status = call_jit(jit, inputs, options->key, &results);
     if (status == GD_OK) return results;
     if (gd_this_thread.recorded == GD_OK) {
-        gd_error_prefix("gd_jit_call: ");
+        gd_error_prefix("%s: ", jit ? jit->caller : "gd_jit_call");
         gd_report(site, status);
     }
     return gd_list_of_errors(0);

@@ -84,6 +84,7 @@ void gd_session_plans_in_child(gd_session *s);
 typedef struct gd_run_rng {
     gd_rng at;    /* its seed is combined with those of random nodes, its call number is added */
     bool repeats; /* the runs repeat an earlier one: nothing is assigned */
+    const char *caller; /* of the jit, for messages: "gd_jit_call" */
 } gd_run_rng;
 /* NULL: the number of a run determines its random numbers. Returns the previous setting. */
 const gd_run_rng *gd_session_rng(const gd_run_rng *rng_offset);

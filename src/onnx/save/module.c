@@ -69,6 +69,7 @@ static gd_status trace_outputs(const module_save *s, gd_tensor *const *inputs,
 
 static gd_status save_traced(const module_save *s, bool any_batch) {
     const gd_onnx_save_options options = {.external_above = s->options->external_above,
+                                          .own_ops = s->options->own_ops,
                                           .metadata = s->options->metadata};
     gd_graph *graph = gd_graph_new();
     gd_tensor **inputs = gd_list_new(s->examples.count);

@@ -439,6 +439,34 @@ CLEAN_TEST(a_failure_names_the_layer_and_restores_modes) {
     CHECK_SAYING(says("7"), "%s", gd_error_message());
 }
 
+/* --- text models ------------------------------------------------------------------------------ */
+
+static gd_tensor *position_loss(gd_tensors outputs, gd_tensors targets, void *user) {
+    (void)user;
+    return gd_cross_entropy(gd_flatten(outputs.at[0], .start_axis = 0, .end_axis = 1),
+                            gd_flatten(targets.at[0]));
+}
+
+CLEAN_TEST(a_text_model_trains_with_a_loss_by_name) {
+    GD_SCOPE;
+    enum { TOKENS = 7, LENGTH = 5 };
+    gd_tensor *text =
+        gd_remainder(gd_arange(0, 40 * LENGTH, .dtype = GD_I64), gd_scalar_int(TOKENS));
+    gd_tensor *tokens = gd_reshape(text, gd_dims(40, LENGTH));
+    gd_module *net = gd_nn_sequential(gd_nn_embedding(TOKENS, 8), gd_nn_linear(8, TOKENS));
+    gd_module *other = gd_module_clone(net);
+    gd_compile(net, .loss = "cross_entropy axis=-1",
+               .metrics = "accuracy axis=-1, perplexity axis=-1");
+    gd_compile(other, .loss_function = position_loss);
+    gd_history *h = gd_fit(net, gd_list(tokens, tokens), .epochs = 3, QUIET);
+    gd_fit(other, gd_list(tokens, tokens), .epochs = 3, QUIET);
+    CHECK_SAYING(h && largest_difference(net, other) == 0, "%s", gd_error_message());
+    CHECK(gd_fit(net, gd_list(tokens, tokens), .class_weights = gd_ones(gd_dims(TOKENS)), QUIET));
+    CHECK(!gd_fit(net, gd_list(tokens, tokens), .class_weights = gd_ones(gd_dims(LENGTH)), QUIET));
+    CHECK_SAYING(says("class_weights has 5 weights, but the loss cross_entropy has 7 classes"),
+                 "%s", gd_error_message());
+}
+
 /* --- schedules over the entire run ------------------------------------------------------------ */
 
 CLEAN_TEST(a_schedule_without_steps_ends_with_the_run) {
