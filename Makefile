@@ -6,11 +6,13 @@ PREFIX   ?= /usr/local
 CMAKE_FLAGS ?=
 # Runs only some tests: make test TESTS='unit|install'
 TESTS    ?=
-CTEST     = ctest --output-on-failure -j2 $(if $(TESTS),-R '$(TESTS)')
+# Tests at a time: enough for two cores, because some tests wait for files and processes. Most use all cores themselves.
+TEST_JOBS ?= 3
+CTEST     = ctest --output-on-failure -j$(TEST_JOBS) $(if $(TESTS),-R '$(TESTS)')
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test setup-cuda configure build demo test test-full test-asan test-clang test-tsan fuzz bench docs \
-        pictures format install clean
+.PHONY: help setup setup-test setup-cuda configure build demo test test-all test-rest test-full test-asan test-clang \
+        test-tsan fuzz bench docs pictures format install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -40,29 +42,45 @@ demo: setup ## train a net that reads digits, and print some of its answers
 	@$(call compile_in,$(BUILD)) --target gradus_tool
 	@$(BUILD)/bin/gradus demo --dir $(BUILD)/demo
 
-test: setup-test ## build everything and run the tests
-	@$(call configure_in,$(BUILD),$(unoptimized))
-	@$(call compile_in,$(BUILD))
-	@tools/run_tests.sh $(BUILD) $(CTEST)
+# Two labels of tests: long ones, and suites that run a sample of their cases, of which the quick form takes fewer
+# (tests/CMakeLists.txt).
+quick_tests_in = GRADUS_TEST_QUICK=1 tools/run_tests.sh $(1) $(CTEST) -LE '^long$$'
+all_tests_in   = tools/run_tests.sh $(1) $(CTEST)
 
-test-full: setup-test ## the tests with every case, not a sample of them
+test: setup-test ## build everything and run the tests in a quick form
 	@$(call configure_in,$(BUILD),$(unoptimized))
 	@$(call compile_in,$(BUILD))
-	@GRADUS_TEST_FULL=1 tools/run_tests.sh $(BUILD) $(CTEST)
+	@$(call quick_tests_in,$(BUILD))
+
+test-all: setup-test ## all tests
+	@$(call configure_in,$(BUILD),$(unoptimized))
+	@$(call compile_in,$(BUILD))
+	@$(call all_tests_in,$(BUILD))
+
+test-rest: setup-test ## what test-all has beyond test
+	@$(call configure_in,$(BUILD),$(unoptimized))
+	@$(call compile_in,$(BUILD))
+	@$(call all_tests_in,$(BUILD)) -L '^(long|sampled)$$'
+
+test-full: setup-test ## all tests with every case, not a sample of them
+	@$(call configure_in,$(BUILD),$(unoptimized))
+	@$(call compile_in,$(BUILD))
+	@GRADUS_TEST_FULL=1 $(call all_tests_in,$(BUILD))
 
 # detect_stack_use_after_return is off: gcc does not align its copies of stack frames for AVX-512
 # vectors, so that a correct program would crash.
-test-asan: setup-test ## the tests under AddressSanitizer (leaks too) and UBSan, in build-asan/
+test-asan: setup-test ## the tests of test, or with FORM=all all, under AddressSanitizer (leaks too) and UBSan, in build-asan/
 	@$(call configure_in,$(BUILD)-asan,-DGRADUS_SANITIZE=address,undefined)
 	@$(call compile_in,$(BUILD)-asan)
 	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:allocator_may_return_null=1:$(ASAN_OPTIONS) \
 	    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	    tools/run_tests.sh $(BUILD)-asan $(CTEST)
+	    $(if $(filter all,$(FORM)),$(call all_tests_in,$(BUILD)-asan),$(call quick_tests_in,$(BUILD)-asan))
 
-test-clang: setup-test ## the unit tests, built with clang, in build-clang/
+test-clang: setup-test ## the unit tests of test, built with clang, in build-clang/
 	@$(call configure_in,$(BUILD)-clang,-DCMAKE_C_COMPILER=clang -DGRADUS_EXAMPLES=OFF -DGRADUS_BENCH=OFF)
 	@$(call compile_in,$(BUILD)-clang) --target unit_tests
-	@tools/run_tests.sh $(BUILD)-clang ctest --output-on-failure -j2 -R '$(if $(TESTS),$(TESTS),^unit)'
+	@GRADUS_TEST_QUICK=1 tools/run_tests.sh $(BUILD)-clang ctest --output-on-failure -j$(TEST_JOBS) -LE '^long$$' \
+	    -R '$(if $(TESTS),$(TESTS),^unit)'
 
 test-tsan: setup-test ## the tests under ThreadSanitizer, in build-tsan/
 	@$(call configure_in,$(BUILD)-tsan,-DGRADUS_SANITIZE=thread)
@@ -101,7 +119,7 @@ pictures: setup ## draw the pictures of README.md: the demo, and the chart of be
 	@bench/draw_speed.py
 
 format: setup-test ## run clang-format over all sources
-	@git ls-files "*.c" "*.h" | xargs clang-format-14 -i
+	@tools/check_format.sh --fix
 
 install: setup ## install into PREFIX (default /usr/local)
 	@$(call configure_in,$(BUILD),-DCMAKE_INSTALL_PREFIX=$(PREFIX))

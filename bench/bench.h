@@ -48,6 +48,6 @@ typedef struct bench_entry {
 } bench_entry;
 extern const bench_entry bench_eager[], bench_memory[], bench_math[], bench_product[],
     bench_network[], bench_sequence[], bench_plan[], bench_fuse[], bench_fusion[], bench_resnet[],
-    bench_precision[], bench_transforms[], bench_loader[], bench_fit[];
+    bench_precision[], bench_transforms[], bench_loader[], bench_fit[], bench_scale[];
 
 #endif

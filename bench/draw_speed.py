@@ -141,7 +141,7 @@ def draw_chart(all_figures):
          "best mode of each; from the lowest to the highest of several runs",
          [(row["label"], *row["threads_2"]) for row in cpu["rows"] if "threads_2" in row]),
         (f"GPU ({gpu['machine']}, PyTorch {gpu['pytorch']})",
-         "our plan, PyTorch's better mode of eager and CUDA graph",
+         "our plan, PyTorch's best mode: eager, CUDA graph, torch.compile, or compiled and captured",
          [(row["label"], row["plan"], row["plan"]) for row in gpu["rows"] if "plan" in row]),
         ("GPU, beside the benchmark", "against PyTorch's best mode",
          [(row["label"], row["plan"], row["plan"]) for row in all_figures["gpu_others"]["rows"]]))

@@ -177,7 +177,7 @@ int main(int argc, char **argv) {
     const bench_entry *const lists[] = {
         bench_eager,     bench_memory,     bench_math,   bench_product, bench_network,
         bench_sequence,  bench_plan,       bench_fuse,   bench_fusion,  bench_resnet,
-        bench_precision, bench_transforms, bench_loader, bench_fit};
+        bench_precision, bench_transforms, bench_loader, bench_fit,     bench_scale};
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (const bench_entry *e = lists[l]; e->name; e++)
             if (is_selected(e->name, argv + first, argc - first)) failures += run_in_child(e);

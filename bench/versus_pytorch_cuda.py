@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Compares training steps in Gradus and in PyTorch on a CUDA device, in alternating rounds.
 
-    python bench/versus_pytorch_cuda.py [build/bench/bench_device] [--nets lenet,gpt2] [--compile] [--profile] [--twice] [--record]
+    python bench/versus_pytorch_cuda.py [build/bench/bench_device] [--nets lenet,gpt2] [--peers torch,both] [--profile] [--twice] [--record]
 
 Needs PyTorch with CUDA. Both sides get the same weights and the same batch through a safetensors file, and keep the batch on
 the device. The loss, the norm of all gradients, and the losses of three steps with the optimizer are compared first; a side
 that disagrees is not timed. Then rounds of steps alternate between all sides; the table has the medians.
 
 Gradus runs as a child process (bench/cuda/steps.c): "eager" calls ops one by one, "plan" is the same step as a gd_jit. PyTorch
-runs eagerly ("torch"), as one captured CUDA graph of the entire step ("graph"), and with --compile as torch.compile, eagerly
-and captured. Its optimizers are fused ones, cudnn.benchmark is on, and nothing makes it deterministic. Gradus is always
-deterministic.
+runs eagerly ("torch"), as one captured CUDA graph of the entire step ("graph"), with torch.compile of forward and loss
+("compile"), and compiled and captured ("both"); a mode that does not work for a net is named and left out. Its optimizers are
+fused ones, cudnn.benchmark is on, and nothing makes it deterministic. Gradus is always deterministic.
 
-The ratio is PyTorch's best time divided by the time of our plan; "eager" is PyTorch's eager time divided by ours. Launches are
-those of one step of ours, eager and as a plan; memory is the peak of both in MiB, PyTorch's in its fastest mode.
+The ratio is the best time of all modes of PyTorch divided by the time of our plan; "eager" is PyTorch's eager time divided by
+ours. Launches are those of one step of ours: eager, where a call of a library counts as one, and as a plan, where all kernels
+count. Memory is the peak of both in MiB, PyTorch's in its fastest mode.
 
 --profile prints our kernels by time for each net. --twice runs 20 steps in two processes for each net and mode, and compares
 checksums of all weights. --extra measures a one-element add, gelu(x*2+1)*x over 2^26 floats, softmax and RMS norm written by hand over 16384 x 1024
@@ -46,10 +47,9 @@ class Net:
     """A network of both sides. zoo: the record of Gradus and its options, or its layers; optimizer: the name and options of
     Gradus, from which PyTorch's is made; precision: f32, tf32 or bf16 (autocast)."""
 
-    def __init__(self, make, batch, zoo, options="", optimizer="sgd lr=0.001", precision="f32", images=False, loss="cross_entropy",
-                 compiles=False):
+    def __init__(self, make, batch, zoo, options="", optimizer="sgd lr=0.001", precision="f32", images=False, loss="cross_entropy"):
         self.make, self.batch, self.zoo, self.options, self.optimizer = make, batch, zoo, options, optimizer
-        self.precision, self.images, self.loss, self.compiles = precision, images, loss, compiles
+        self.precision, self.images, self.loss = precision, images, loss
 
 
 def mlp_layers(*sizes):
@@ -102,8 +102,7 @@ IMAGES, GPT2 = (3, 224, 224), dict(context=1024, layers=12, heads=12, width=768)
 
 
 def resnet(name, precision):
-    return Net(zoo(name, 1000), classes((128, *IMAGES), 1000), name, optimizer=MOMENTUM, precision=precision, images=True,
-               compiles=precision == "bf16")
+    return Net(zoo(name, 1000), classes((128, *IMAGES), 1000), name, optimizer=MOMENTUM, precision=precision, images=True)
 
 
 def lstm(precision):
@@ -123,7 +122,7 @@ NETS = {
     "char_lstm": lstm("tf32"),
     "char_lstm_bf16": lstm("bf16"),
     "gpt2": Net(sequence("gpt", 50304, **GPT2), text(16, 1024, 50304), "gpt",
-                "vocabulary=50304 " + " ".join(f"{k}={v}" for k, v in GPT2.items()), ADAMW, "bf16", compiles=True),
+                "vocabulary=50304 " + " ".join(f"{k}={v}" for k, v in GPT2.items()), ADAMW, "bf16"),
     # small ones, to try this script on a slow device
     "tiny_mlp": Net(lambda: mlp_layers(20, 16, 5), classes((8, 20), 5), "mlp", "outputs=5 hidden=16"),
     "tiny_lstm": Net(sequence("char_lstm", 17, embedding=12, hidden=10), text(3, 7, 17), "char_lstm",
@@ -131,6 +130,7 @@ NETS = {
     "tiny_gpt": Net(sequence("gpt", 19, context=12, layers=1, heads=2, width=16), text(2, 10, 19), "gpt",
                     "vocabulary=19 context=12 layers=1 heads=2 width=16", ADAMW),
 }
+PEERS = ("torch", "graph", "compile", "both")  # modes of PyTorch
 DEFAULT = [name for name in NETS if not name.startswith("tiny")]
 # The allowed relative differences of: loss, norm of the gradients, losses of three steps.
 TOLERANCES = {"f32": (1e-4, 1e-3, 1e-3), "tf32": (3e-3, 2e-2, 2e-2), "bf16": (1e-2, 5e-2, 5e-2)}
@@ -338,10 +338,8 @@ def start_ours(args, name, file, expected):
 
 def start_theirs(args, name):
     theirs = {}
-    modes = ["torch"] + (["graph"] if args.torch_device != "cpu" else [])
-    if args.compile and NETS[name].compiles:
-        modes += ["compile", "both"]
-    for mode in modes:
+    torch._dynamo.reset()  # otherwise compiled code of earlier nets counts towards a limit beyond which steps run eagerly
+    for mode in args.peers.split(","):
         try:
             theirs[mode] = Theirs(NETS[name], args.torch_device, mode)
         except Exception as problem:  # out of memory, or no compiler
@@ -362,8 +360,9 @@ def show(name, ours, theirs, times):
         return "     -" if value is None else f"{value:6.2f}"
     best, eager = ratio(best_ours, best_theirs), ratio("eager", "torch")
     columns = " ".join(f"{medians[key]:8.3f}" if key in medians else "       -"
-                       for key in ("eager", "plan", "torch", "graph", "compile", "both"))
-    launches = " ".join(f"{int(ours[m].ask('launches')):5}" if m in ours else "    -" for m in ("eager", "plan"))
+                       for key in ("eager", "plan", *PEERS))
+    counts = {m: int(ours[m].ask("launches")) for m in ours}
+    launches = " ".join(f"{counts[m]:5}" if counts.get(m, -1) >= 0 else "    -" for m in ("eager", "plan"))
     peaks = {m: round(float(ours[m].ask("peak")) / 2**20) for m in ours}
     theirs_peak = round(theirs[best_theirs].peak / 2**20) if theirs else 0
     peak = " ".join(f"{peaks[m]:7}" if m in peaks else "      -" for m in ("eager", "plan"))
@@ -445,14 +444,19 @@ def main():
     parser.add_argument("--limit", type=float, default=60, help="seconds to wait for an answer of Gradus: %(default)s")
     parser.add_argument("--steps", type=int, default=20, help="of --twice: %(default)s")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no further net after this time")
-    parser.add_argument("--compile", action="store_true", help="also torch.compile, for nets for which it pays")
+    parser.add_argument("--peers", help=f"modes of PyTorch: {','.join(PEERS)} (on the CPU: torch)")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--twice", action="store_true")
     parser.add_argument("--extra", action="store_true")
     parser.add_argument("--record", action="store_true", help="write the figures to bench/figures.json")
     args = parser.parse_args()
-    if args.record and args.compile:
-        parser.error("the figures of --record are without torch.compile, which helps some nets only")
+    if not args.peers:
+        args.peers = "torch" if args.torch_device == "cpu" else ",".join(PEERS)
+    unknown = set(args.peers.split(",")) - set(PEERS)
+    if unknown:
+        parser.error(f"there is no mode {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
+    if args.record and args.peers != ",".join(PEERS):
+        parser.error("the figures of --record are against the best of all modes of PyTorch: leave out --peers")
     began = time.perf_counter()
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device"
     print(f"PyTorch {torch.__version__}, {where}; milliseconds per step, medians of {args.rounds} rounds")

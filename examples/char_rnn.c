@@ -10,17 +10,6 @@
 
 enum { LENGTH = 64, BATCH = 32 };
 
-/* Replaces forward, loss and backward, because the net returns scores (N, T, C) and its last
- * states. */
-static gd_tensor *train_step(gd_module *net, gd_tensors batch, void *user) {
-    (void)user;
-    gd_tensor *scores = gd_module_forward(net, batch.at[0]);
-    gd_tensor *loss = gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = 1),
-                                       gd_flatten(batch.at[1]));
-    gd_backward(loss);
-    return loss;
-}
-
 /* Samples characters one by one; the states h and c represent the text so far. */
 static void write_text(gd_module *net, gd_dataset *text, int length) {
     int64_t last = 0;
@@ -53,9 +42,9 @@ int main(int argc, char **argv) {
     gd_dataset *text = gd_dataset_text(argv[1], LENGTH, .unit = GD_CHARACTER, .stride = 8);
     gd_loader *train = gd_loader_new(text, .batch = BATCH, .shuffle = true, .workers = 1);
     gd_module *net = gd_zoo_char_lstm(gd_dataset_class_count(text), .hidden = 256, .embedding = 64);
-    gd_compile(net, .optimizer = "adam lr=0.002", .clip_norm = 5);
-    gd_history *history =
-        gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps, .step = train_step);
+    /* The net returns scores (N, T, C), and then its last states, which the loss does not take. */
+    gd_compile(net, .optimizer = "adam lr=0.002", .loss = "cross_entropy axis=-1", .clip_norm = 5);
+    gd_history *history = gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps);
     if (!history) return show_failure();
     write_text(net, text, 300);
     printf("loss %.3f\n", gd_history_last(history, "loss"));

@@ -38,12 +38,12 @@ static gd_tensors train_step(gd_tensors in, void *user) {
 static void make_batch(gd_tensor **images, gd_tensor **labels) {
     const gd_shape each = gd_dims(BATCH, 1, 1, 1);
     *labels = gd_randint(gd_dims(BATCH), 0, CLASSES);
-    gd_tensor *a = gd_mul(gd_reshape(*labels, each), gd_scalar(pi / CLASSES));
+    gd_tensor *a = gd_mul(gd_reshape(*labels, each), pi / CLASSES);
     gd_tensor *frequency = gd_uniform(each, .low = 0.8, .high = 1.8),
               *phase = gd_uniform(each, .high = 2 * pi);
     gd_tensor *x = gd_arange(0, SIZE), *y = gd_reshape(x, gd_dims(SIZE, 1));
     gd_tensor *along = gd_add(gd_mul(x, gd_cos(a)), gd_mul(y, gd_sin(a)));
-    gd_tensor *noise = gd_mul(gd_randn(gd_dims(BATCH, 1, SIZE, SIZE)), gd_scalar(0.3));
+    gd_tensor *noise = gd_mul(gd_randn(gd_dims(BATCH, 1, SIZE, SIZE)), 0.3);
     *images = gd_add(gd_sin(gd_add(gd_mul(frequency, along), phase)), noise);
 }
 

@@ -18,7 +18,7 @@ static gd_module *new_net(void) {
 
 /* Trains a net to distinguish rings of this width. Returns its accuracy. */
 static double train(gd_module *net, gd_tensor *x, double ring, int64_t rings, int steps) {
-    gd_tensor *number = gd_floor(gd_div(gd_norm(x, .axis = 1), gd_scalar(ring)));
+    gd_tensor *number = gd_floor(gd_div(gd_norm(x, .axis = 1), ring));
     gd_tensor *labels = gd_minimum(gd_cast(number, GD_I64), gd_scalar_int(rings - 1));
     gd_optimizer *adam =
         gd_optim_adam(gd_module_parameters(net), .lr = 1e-2); /* skips frozen parameters */

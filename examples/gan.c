@@ -42,7 +42,7 @@ static gd_tensors train_step(gd_tensors in, void *user) {
 /* Points at distance RADIUS from the origin. */
 static gd_tensor *circle_points(void) {
     gd_tensor *angle = gd_uniform(gd_dims(BATCH), .high = 6.2831853);
-    return gd_mul(gd_stack(gd_list(gd_cos(angle), gd_sin(angle)), .axis = 1), gd_scalar(RADIUS));
+    return gd_mul(gd_stack(gd_list(gd_cos(angle), gd_sin(angle)), .axis = 1), RADIUS);
 }
 
 int main(int argc, char **argv) {
@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
         if (i % 300 != 0) continue;
         gd_tensor *generated = gd_module_forward(g.generator, gd_randn(gd_dims(1024, NOISE)));
         const double error =
-            gd_item(gd_mean(gd_abs(gd_sub(gd_norm(generated, .axis = 1), gd_scalar(RADIUS)))));
+            gd_item(gd_mean(gd_abs(gd_sub(gd_norm(generated, .axis = 1), RADIUS))));
         printf("step %4d   mean distance from the circle %.3f\n", i, error);
     }
     printf("%d steps, traced %s\n", STEPS, gd_jit_traces(train) == 1 ? "once" : "several times");

@@ -40,13 +40,6 @@ static const sizes large = {.context = 256,
                             .schedule = "cosine warmup=100 min_lr=0.0001",
                             .precision = "bf16"};
 
-/* Scores (N, T, C) and the next characters (N, T): each position is a sample. */
-static gd_tensor *next_character_loss(gd_tensors outputs, gd_tensors targets, void *user) {
-    (void)user;
-    return gd_cross_entropy(gd_flatten(outputs.at[0], .start_axis = 0, .end_axis = 1),
-                            gd_flatten(targets.at[0]));
-}
-
 /* Samples characters one by one. */
 static void write_text(gd_module *net, gd_dataset *text, int context, int length) {
     int64_t last[MAX_CONTEXT] = {0};
@@ -90,8 +83,9 @@ int main(int argc, char **argv) {
     gd_module *net =
         gd_zoo_gpt(gd_dataset_class_count(text), .context = s->context, .layers = s->layers,
                    .heads = s->heads, .width = s->width, .dropout = s->dropout);
+    /* the net returns scores (N, T, C); the targets are the next characters (N, T) */
     gd_compile(net, .optimizer = s->optimizer, .schedule = s->schedule,
-               .loss_function = next_character_loss, .clip_norm = 1, .precision = s->precision);
+               .loss = "cross_entropy axis=-1", .clip_norm = 1, .precision = s->precision);
     gd_history *h = gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps, .validation = test);
     if (!h) return show_failure();
     write_text(net, text, s->context, 300);

@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
         z = gd_placeholder(gd_dims(), .name = "z");
         w = (weights){gd_variable(gd_randn(gd_dims(D, H)), .name = "w1"),
                       gd_variable(gd_randn(gd_dims(D, H)), .name = "w2")};
-        y = gd_cond(gd_gt(z, gd_scalar(0)), multiply_w1, multiply_w2, gd_list(x), &w).at[0];
+        y = gd_cond(gd_gt(z, 0), multiply_w1, multiply_w2, gd_list(x), &w).at[0];
         gradients = gd_gradients(gd_list(gd_sum(y)), gd_list(w.w1, w.w2));
     }
     gd_session *session = gd_session_new(graph);

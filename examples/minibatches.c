@@ -24,8 +24,8 @@ static gd_tensor *forward(const net *n, gd_tensor *x, bool training) {
 static void make_spirals(int count, gd_tensor **x, gd_tensor **y) {
     gd_tensor *t = gd_uniform(gd_dims(count), .low = 0.1, .high = 1);
     gd_tensor *class = gd_randint(gd_dims(count), 0, 2);
-    gd_tensor *angle = gd_add(gd_mul(t, gd_scalar(3 * pi)), gd_mul(class, gd_scalar(pi)));
-    gd_tensor *noise = gd_mul(gd_randn(gd_dims(count, 2)), gd_scalar(0.02));
+    gd_tensor *angle = gd_add(gd_mul(t, 3 * pi), gd_mul(class, pi));
+    gd_tensor *noise = gd_mul(gd_randn(gd_dims(count, 2)), 0.02);
     *x = gd_add(gd_stack(gd_list(gd_mul(t, gd_cos(angle)), gd_mul(t, gd_sin(angle))), .axis = 1),
                 noise);
     *y = class;

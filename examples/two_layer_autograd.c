@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
     gd_tensor *w1 = gd_requires_grad(gd_randn(gd_dims(D_IN, H)));
     gd_tensor *w2 = gd_requires_grad(gd_randn(gd_dims(H, D_OUT)));
-    gd_tensor *lr = gd_scalar(1e-6);
+    const double lr = 1e-6;
 
     printf("A two-layer net, %d -> %d -> %d, memorizes %d random samples.\n", D_IN, H, D_OUT, N);
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {

@@ -16,7 +16,7 @@ static void relu_forward(gd_context *c) {
 
 static void relu_backward(gd_context *c) {
     gd_tensor *x = gd_saved(c, 0);
-    c->gx[0] = gd_mul(c->gy[0], gd_gt(x, gd_scalar(0)));
+    c->gx[0] = gd_mul(c->gy[0], gd_gt(x, 0));
 }
 
 static const gd_function relu = {
@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
     gd_tensor *w1 = gd_requires_grad(gd_randn(gd_dims(D_IN, H)));
     gd_tensor *w2 = gd_requires_grad(gd_randn(gd_dims(H, D_OUT)));
-    gd_tensor *lr = gd_scalar(1e-6);
+    const double lr = 1e-6;
 
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {
         GD_SCOPE;

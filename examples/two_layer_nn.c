@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
     gd_module *net = gd_nn_sequential(gd_nn_linear(D_IN, H), gd_nn_relu(), gd_nn_linear(H, D_OUT));
     gd_tensors parameters = gd_module_parameters(net);
-    gd_tensor *lr = gd_scalar(1e-4);
+    const double lr = 1e-4;
 
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {
         GD_SCOPE;

@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
     gd_seed(0);
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
     gd_tensor *w1 = gd_randn(gd_dims(D_IN, H)), *w2 = gd_randn(gd_dims(H, D_OUT));
-    gd_tensor *lr = gd_scalar(1e-6), *two = gd_scalar(2), *zero = gd_scalar(0);
+    const double lr = 1e-6;
 
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {
         GD_SCOPE;
@@ -29,10 +29,10 @@ int main(int argc, char **argv) {
         if (step == 1 || step % 50 == 0) show_loss(step, gd_item(loss));
 
         /* backward, from the loss to the weights */
-        gd_tensor *g_prediction = gd_mul(two, error);
+        gd_tensor *g_prediction = gd_mul(2, error);
         gd_tensor *g_w2 = gd_matmul(transposed(h_relu), g_prediction);
         gd_tensor *g_h_relu = gd_matmul(g_prediction, transposed(w2));
-        gd_tensor *g_h = gd_mul(g_h_relu, gd_gt(h, zero));
+        gd_tensor *g_h = gd_mul(g_h_relu, gd_gt(h, 0));
         gd_tensor *g_w1 = gd_matmul(transposed(x), g_h);
 
         /* one step of gradient descent */

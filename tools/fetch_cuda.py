@@ -5,8 +5,14 @@ The packages come from the index that pip is configured for. Of each wheel only 
 read, by HTTP ranges, so that some kilobytes are transferred instead of a gigabyte; if the server has no ranges, or if
 pip is too old or too new for this, the entire wheel is downloaded and deleted again. Headers go to FOLDER/include, NVRTC
 goes to FOLDER/lib. Nothing is installed, and root is not needed.
+
+Every file is compared with its checksum in the wheel's list of files (RECORD), and an entire wheel with the checksum that
+the index gives for it. What differs does not get its name.
 """
 
+import base64
+import csv
+import hashlib
 import io
 import os
 import re
@@ -58,20 +64,58 @@ class RemoteFile(io.RawIOBase):
         return count
 
 
+def read_record(wheel):
+    """The checksums of a wheel's files, by their names: "sha256=" and base64 without padding."""
+    names = [name for name in wheel.namelist() if re.fullmatch(r"[^/]+\.dist-info/RECORD", name)]
+    if len(names) != 1:
+        raise OSError("the wheel has no list of its files (RECORD)")
+    text = wheel.read(names[0]).decode()
+    return {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) > 1}
+
+
+def write_checked(source, path, expected):
+    """Writes a file; it gets its name only if it has the expected checksum."""
+    checksum = hashlib.sha256()
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        with open(temporary, "wb") as target:
+            while data := source.read(1 << 20):
+                target.write(data)
+                checksum.update(data)
+        found = "sha256=" + base64.urlsafe_b64encode(checksum.digest()).decode().rstrip("=")
+        if found != expected:
+            raise OSError(f"{os.path.basename(path)} is not the file of the package: {found}, expected {expected}")
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
 def extract_files(wheel, folder):
-    """Writes the needed files and returns their number. A file is complete when it has its name."""
+    """Writes the needed files and returns their number. A file is complete and checked when it has its name."""
     count = 0
+    record = read_record(wheel)
     for entry in wheel.infolist():
-        if not NEEDED.search(entry.filename):
+        if not NEEDED.fullmatch(entry.filename):
             continue
         path = os.path.join(folder, *entry.filename.split("/")[2:])
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with wheel.open(entry) as source, open(f"{path}.{os.getpid()}", "wb") as target:
-            while data := source.read(1 << 20):
-                target.write(data)
-        os.replace(f"{path}.{os.getpid()}", path)
+        with wheel.open(entry) as source:
+            write_checked(source, path, record.get(entry.filename))
         count += 1
     return count
+
+
+def check_wheel(path, link):
+    """Compares a wheel that is a local file with the checksum that the index gives for it, if it gives one."""
+    if not link.hash:
+        return
+    checksum = hashlib.new(link.hash_name)
+    with open(path, "rb") as file:
+        while data := file.read(1 << 20):
+            checksum.update(data)
+    if checksum.hexdigest() != link.hash:
+        raise OSError(f"the wheel is not that of the index: {link.hash_name} {checksum.hexdigest()}, expected {link.hash}")
 
 
 def find_wheel(package):
@@ -95,6 +139,7 @@ def find_wheel(package):
 def fetch_parts(package, folder):
     session, link = find_wheel(package)
     if link.is_file:
+        check_wheel(link.file_path, link)
         with zipfile.ZipFile(link.file_path) as wheel:
             return extract_files(wheel, folder)
     address = urllib.parse.urldefrag(link.url).url
@@ -103,6 +148,7 @@ def fetch_parts(package, folder):
 
 
 def fetch_wheel(package, folder):
+    """Downloads all of the wheel with pip, which compares it with the checksum of the index."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         subprocess.run(command + ["--dest", temporary, package], check=True)

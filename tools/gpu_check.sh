@@ -15,7 +15,7 @@
 # part that cannot run says why, and is no failure.
 #
 # Variables: JOBS, processes at a time (default: the number of cores); SUITES, those of `test`; NETS, those of `bench`;
-# PEERS, options of versus_pytorch_cuda.py, for example --compile or --profile; TWICE, the nets that `train` trains twice;
+# PEERS, options of versus_pytorch_cuda.py, for example --profile or --peers torch,graph (torch.compile takes a minute for a large net); TWICE, the nets that `train` trains twice;
 # ARCHITECTURES, for which kernels are compiled (default: that of the GPU); KIND, the kind of device (cuda); SAMPLE, one
 # case in SAMPLE (default: all) of `test`; BUILD, the folder of the build.
 set -u

@@ -1,5 +1,6 @@
 #!/bin/sh
-# run_tests.sh FOLDER COMMAND... - runs CTest in a build folder and prints a summary at the end.
+# run_tests.sh FOLDER COMMAND... - runs CTest in a build folder and prints a summary at the end, in the quick form with
+# the tests that it leaves to `make test-all`.
 set -u
 folder=$1
 shift
@@ -17,9 +18,33 @@ $no_randomization "$@" --no-tests=error --output-log ctest.log
 status=$?
 seconds=$(($(date +%s) - start))
 
+# The names of a label's tests, of those that the command selects with -R.
+names_of() {
+    label=$1
+    shift
+    pattern=.
+    while [ $# -gt 1 ]; do
+        [ "$1" != -R ] || pattern=$2
+        shift
+    done
+    ctest -N -L "^$label\$" -R "$pattern" | sed -n 's/^ *Test *#[0-9]*: //p'
+}
+# The tests of a suite, one for each family, are one name: ops.modes.*
+suites() { sed 's/^\([^.]*\.[^.]*\)\..*/\1.*/' | sort -u; }
+as_list() { tr '\n' ' ' | fold -s -w 110 | sed 's/^/  /; s/ *$//'; }
+say_what_is_left() {
+    echo "left to 'make test-all': these tests,"
+    names_of long "$@" | as_list
+    echo
+    echo "and more cases of"
+    names_of sampled "$@" | suites | as_list
+    echo
+}
+
 passed=$(grep -c ' Passed ' ctest.log)
 skipped=$(grep -c '\*\*\*Skipped' ctest.log)
 echo
+[ -z "${GRADUS_TEST_QUICK:-}" ] || say_what_is_left "$@"
 if [ "$status" -eq 0 ]; then
     echo "tests: $passed passed, $skipped skipped, none failed, in $seconds s"
 else

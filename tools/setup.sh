@@ -8,7 +8,7 @@
 #
 # Checks for each tool and installs only missing ones, with apt-get. If none is missing, it needs neither the network nor
 # root. What CUDA's own folder lacks comes from Python packages, from the index that pip is configured for, and goes to
-# $GRADUS_CUDA_PACKAGES (~/.cache/gradus/cuda). `test` does that as well, and continues without if it fails: the build
+# $GRADUS_CUDA_PACKAGES (~/.cache/gradus/cuda; without a home folder .cache/gradus/cuda in this tree). `test` does that as well, and continues without if it fails: the build
 # then leaves out what needs them.
 set -eu
 
@@ -48,7 +48,7 @@ any_compiles() {
 }
 
 # --- CUDA ---
-cuda_folder=${GRADUS_CUDA_PACKAGES:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/gradus/cuda}
+cuda_folder=$(sh "$(dirname "$0")/cuda_folder.sh")
 
 # The names of CUDA's files, in its own folder, in the system's, or fetched before.
 has_cuda_file() {
@@ -84,10 +84,12 @@ fetch_cuda() {
         echo "setup: the headers of cuBLASLt and cuDNN, and NVRTC, are there"
         return 0
     fi
+    echo "setup: missing for CUDA:$packages"
     if ! python3 -m pip --version >/dev/null 2>&1; then
-        echo "setup: python3 has no pip, so these are not fetched:$packages"
+        echo "setup: python3 has no pip, so they are not fetched"
         return 1
     fi
+    echo "setup: fetching headers and NVRTC of them from the index of pip to $cuda_folder"
     # shellcheck disable=SC2086 # a list of words
     python3 "$(dirname "$0")/fetch_cuda.py" "$cuda_folder" $packages
 }

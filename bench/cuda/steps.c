@@ -16,7 +16,7 @@
  *                  nanoseconds per step
  *     queue N      prints the nanoseconds that the calling thread needs to queue one of N steps
  *     launches     prints the number of kernels that one step launches; an eager call of a library
- *                  counts as one
+ *                  counts as one; -1 on a device that does not count
  *     peak         prints the peak of the bytes in use by tensors
  *     profile      prints a table of one step by op and kernel, then an empty line
  *     checksum N   runs N steps; prints a checksum of all weights
@@ -24,6 +24,7 @@
  * `bench_device --one add|gelu|start|bare` is in one.c.
  */
 #include <dlfcn.h>
+#include <link.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,22 +205,28 @@ static int64_t count_library_calls(step_state *s) {
     return calls;
 }
 
+/* Opens the CUDA backend if the library has loaded it, from whatever folder. */
+static int find_backend(struct dl_phdr_info *loaded, size_t size, void *backend) {
+    (void)size;
+    const char *name = strrchr(loaded->dlpi_name, '/');
+    if (!name || strcmp(name + 1, "libgradus_cuda.so") != 0) return 0;
+    *(void **)backend = dlopen(loaded->dlpi_name, RTLD_NOW | RTLD_NOLOAD);
+    return 1;
+}
+
+/* A launch of a plan counts all nodes of its graph, also those of libraries. */
 static void print_launches(step_state *s) {
-    static _Atomic(int64_t) none;
     void *backend = NULL;
-    for (const char *path = getenv("GRADUS_BACKEND_PATH"); path && *path && !backend;) {
-        char file[4096];
-        const int length = (int)strcspn(path, ":");
-        snprintf(file, sizeof file, "%.*s/libgradus_cuda.so", length, path);
-        backend = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
-        path += length + (path[length] == ':');
-    }
+    dl_iterate_phdr(find_backend, &backend);
     _Atomic(int64_t) *(*count)(void) =
         backend ? (_Atomic(int64_t) *(*)(void))dlsym(backend, "gradus_cuda_count_launches") : NULL;
-    _Atomic(int64_t) *launches = count ? count() : &none;
-    const int64_t libraries = s->jit ? 0 : count_library_calls(s), before = *launches;
+    if (!count) {
+        printf("-1\n");
+        return;
+    }
+    const int64_t libraries = s->jit ? 0 : count_library_calls(s), before = *count();
     run_steps(s, 1);
-    printf("%lld\n", (long long)(*launches - before + libraries));
+    printf("%lld\n", (long long)(*count() - before + libraries));
 }
 
 static int print_plan(step_state *s) {

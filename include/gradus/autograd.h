@@ -16,6 +16,10 @@
 #ifndef GRADUS_AUTOGRAD_H
 #define GRADUS_AUTOGRAD_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/options.h"
 #include "gradus/scope.h"
 #include "gradus/tensor.h"
@@ -76,6 +80,7 @@ GD_API bool gd_grad_enabled(void);
 /* --- walking back ----------------------------------------------------------------------------- */
 
 typedef struct gd_backward_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     /* the gradient of the result; required unless it has one element. Default: 1 */
     gd_tensor *gradient GD_DEFAULT_(nullptr);
     /* keep the saved tensors, so that another backward is possible. Implied by create_graph */
@@ -83,31 +88,30 @@ typedef struct gd_backward_options {
     /* record the gradient computation on the tape, for gradients of gradients */
     bool create_graph GD_DEFAULT_(false);
 } gd_backward_options;
+#define GD_BACKWARD_OPTIONS_(...) GD_OPTIONS_(gd_backward_options, (.gradient = NULL), __VA_ARGS__)
 
 /* Adds the gradient of `result` to every leaf that it depends on. If it fails in the middle (out of
  * memory), leaves whose gradient was already complete have received it and the others have not:
  * call gd_zero_grad for all of them before the next try. */
-#define gd_backward(result, ...)     \
-    GD_WITH_OPTIONS_(gd_backward_at( \
-        GD_HERE, result,             \
-        GD_OPTIONS_(gd_backward_options, (.gradient = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_backward(result, ...) \
+    GD_WITH_OPTIONS_(gd_backward_at(GD_HERE, result, GD_BACKWARD_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_backward_at(const char *site, gd_tensor *result,
                                 const gd_backward_options *options);
 
 typedef struct gd_grad_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     /* of the outputs, in order; a NULL entry and an empty list mean ones */
     gd_tensors gradients GD_DEFAULT_({});
     bool retain_graph GD_DEFAULT_(false), create_graph GD_DEFAULT_(false);
     /* return NULL for an input that the outputs do not depend on, instead of failing */
     bool allow_unused GD_DEFAULT_(false);
 } gd_grad_options;
+#define GD_GRAD_OPTIONS_(...) GD_OPTIONS_(gd_grad_options, (.retain_graph = false), __VA_ARGS__)
 
 /* The gradients of the sum of `outputs` with respect to each of `inputs` (leaves or not), in order.
  * The gradients of leaves (gd_tensor_grad) do not change. */
 #define gd_grad(outputs, inputs, ...) \
-    GD_WITH_OPTIONS_(gd_grad_at(      \
-        GD_HERE, outputs, inputs,     \
-        GD_OPTIONS_(gd_grad_options, (.retain_graph = false) __VA_OPT__(, ) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(gd_grad_at(GD_HERE, outputs, inputs, GD_GRAD_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs,
                              const gd_grad_options *options);
 
@@ -201,6 +205,7 @@ GD_API gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_te
                             void *user);
 
 typedef struct gd_gradcheck_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     double step GD_DEFAULT_(1e-6), tolerance_relative GD_DEFAULT_(1e-4),
         tolerance_absolute GD_DEFAULT_(1e-6);
     bool second_order GD_DEFAULT_(false); /* also check the gradient of the gradient */
@@ -208,15 +213,15 @@ typedef struct gd_gradcheck_options {
     int64_t elements GD_DEFAULT_(0);
     bool twice GD_DEFAULT_(false); /* internal: inside the second-order check */
 } gd_gradcheck_options;
+#define GD_GRADCHECK_OPTIONS_(...)                                                      \
+    GD_OPTIONS_(gd_gradcheck_options,                                                   \
+                (.step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6), \
+                __VA_ARGS__)
 
 /* Compares gradients with finite differences in f64, for the inputs that require a gradient. The
  * message of a failure names the input, the element and both numbers. */
-#define gd_gradcheck(fn, inputs, user, ...)                                                \
-    GD_WITH_OPTIONS_(gd_gradcheck_at(                                                      \
-        GD_HERE, fn, inputs, user,                                                         \
-        GD_OPTIONS_(gd_gradcheck_options,                                                  \
-                    (.step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6) \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_gradcheck(fn, inputs, user, ...) \
+    GD_WITH_OPTIONS_(gd_gradcheck_at(GD_HERE, fn, inputs, user, GD_GRADCHECK_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *user,
                                  const gd_gradcheck_options *options);
 

@@ -238,7 +238,9 @@ typedef struct gd_host {
 typedef struct gd_backend {
     gd_device **devices; /* at least one; they stay valid for the rest of the program */
     int n_devices;
-    const gd_kernel *kernels; /* published before the devices */
+    const gd_kernel
+        *kernels; /* published before the devices; also if gradus_backend_open fails, for
+                               * lists of kernels on machines without such a device */
     int n_kernels;
 } gd_backend;
 

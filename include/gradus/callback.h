@@ -94,6 +94,7 @@ GD_API gd_callback *gd_callback_new_at(const char *site, const char *name, const
 /* --- user-defined callbacks ------------------------------------------------------------------- */
 
 typedef struct gd_callback_functions {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     gd_status (*fit_begin)(gd_event *event, void *self) GD_DEFAULT_(nullptr); /* each may be NULL */
     gd_status (*epoch_begin)(gd_event *event, void *self) GD_DEFAULT_(nullptr);
     gd_status (*batch_end)(gd_event *event, void *self) GD_DEFAULT_(nullptr);
@@ -104,14 +105,14 @@ typedef struct gd_callback_functions {
     size_t state_bytes GD_DEFAULT_(0);
     const char *name GD_DEFAULT_(nullptr); /* for messages and checkpoints; NULL: "callback" */
 } gd_callback_functions;
+#define GD_CALLBACK_FUNCTIONS_(...)                                                            \
+    GD_OPTIONS_(gd_callback_functions,                                                         \
+                (.fit_begin = NULL, .epoch_begin = NULL, .batch_end = NULL, .epoch_end = NULL, \
+                 .fit_end = NULL, .destroy = NULL, .state_bytes = 0, .name = NULL),            \
+                __VA_ARGS__)
 
-#define gd_callback_from(self, ...)                                                                \
-    GD_WITH_OPTIONS_(gd_callback_from_at(                                                          \
-        GD_HERE, self,                                                                             \
-        GD_OPTIONS_(gd_callback_functions,                                                         \
-                    (.fit_begin = NULL, .epoch_begin = NULL, .batch_end = NULL, .epoch_end = NULL, \
-                     .fit_end = NULL, .destroy = NULL, .state_bytes = 0, .name = NULL)             \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_callback_from(self, ...) \
+    GD_WITH_OPTIONS_(gd_callback_from_at(GD_HERE, self, GD_CALLBACK_FUNCTIONS_(__VA_ARGS__)))
 GD_API gd_callback *gd_callback_from_at(const char *site, void *self,
                                         const gd_callback_functions *functions);
 

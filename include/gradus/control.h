@@ -19,6 +19,10 @@
 #ifndef GRADUS_CONTROL_H
 #define GRADUS_CONTROL_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include <stdint.h>
 
 #include "gradus/autograd.h"
@@ -41,22 +45,26 @@ GD_API gd_tensors gd_cond_at(const char *site, gd_tensor *predicate, gd_body yes
                              gd_tensors inputs, void *user);
 
 typedef struct gd_while_loop_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t max_steps GD_DEFAULT_(INT64_MAX); /* the loop ends after this many steps */
 } gd_while_loop_options;
+#define GD_WHILE_LOOP_OPTIONS_(...) \
+    GD_OPTIONS_(gd_while_loop_options, (.max_steps = INT64_MAX), __VA_ARGS__)
 
 /* Repeats state = body(state) while condition(state), a tensor with one element, is true. Returns
  * the last state. The state keeps its shapes and dtypes. */
-#define gd_while_loop(condition, body, state, user, ...) \
-    GD_WITH_OPTIONS_(gd_while_loop_at(                   \
-        GD_HERE, condition, body, state, user,           \
-        GD_OPTIONS_(gd_while_loop_options, (.max_steps = INT64_MAX) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_while_loop(condition, body, state, user, ...)                     \
+    GD_WITH_OPTIONS_(gd_while_loop_at(GD_HERE, condition, body, state, user, \
+                                      GD_WHILE_LOOP_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body,
                                    gd_tensors state, void *user,
                                    const gd_while_loop_options *options);
 
 typedef struct gd_scan_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     bool reverse GD_DEFAULT_(false); /* from the last position to the first */
 } gd_scan_options;
+#define GD_SCAN_OPTIONS_(...) GD_OPTIONS_(gd_scan_options, (.reverse = false), __VA_ARGS__)
 
 typedef struct gd_scanned {
     gd_tensors state; /* after the last step */
@@ -65,10 +73,8 @@ typedef struct gd_scanned {
 
 /* Loops along axis 0 of all `xs`: body(state..., x_t...) returns the next state and any number of
  * other results y_t. The state and the y_t keep their shapes and dtypes. */
-#define gd_scan(body, state, xs, user, ...)        \
-    GD_WITH_OPTIONS_(                              \
-        gd_scan_at(GD_HERE, body, state, xs, user, \
-                   GD_OPTIONS_(gd_scan_options, (.reverse = false) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_scan(body, state, xs, user, ...) \
+    GD_WITH_OPTIONS_(gd_scan_at(GD_HERE, body, state, xs, user, GD_SCAN_OPTIONS_(__VA_ARGS__)))
 GD_API gd_scanned gd_scan_at(const char *site, gd_body body, gd_tensors state, gd_tensors xs,
                              void *user, const gd_scan_options *options);
 

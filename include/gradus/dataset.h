@@ -50,15 +50,15 @@ extern "C" {
 GD_API int64_t gd_dataset_count(const gd_dataset *dataset);
 
 typedef struct gd_sample_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     uint64_t seed GD_DEFAULT_(0); /* seed and epoch determine the random numbers of the sample */
     uint64_t epoch GD_DEFAULT_(0);
 } gd_sample_options;
+#define GD_SAMPLE_OPTIONS_(...) GD_OPTIONS_(gd_sample_options, (.seed = 0, .epoch = 0), __VA_ARGS__)
 
 /* Sample number `index`, in the current scope. A failure names the sample. */
 #define gd_dataset_get(dataset, index, ...) \
-    GD_WITH_OPTIONS_(gd_dataset_get_at(     \
-        GD_HERE, dataset, index,            \
-        GD_OPTIONS_(gd_sample_options, (.seed = 0, .epoch = 0) __VA_OPT__(, ) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(gd_dataset_get_at(GD_HERE, dataset, index, GD_SAMPLE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensors gd_dataset_get_at(const char *site, gd_dataset *dataset, int64_t index,
                                     const gd_sample_options *options);
 
@@ -71,6 +71,13 @@ GD_API const char *gd_dataset_class_name(const gd_dataset *dataset, int64_t inde
 GD_API int64_t gd_dataset_class_index_at(const char *site, const gd_dataset *dataset,
                                          const char *name);
 
+/* How a table becomes samples, as text: its columns, their categories, mean and deviation. The option
+ * .layout of gd_dataset_csv converts another file in the same way, in another program, too. The
+ * layout of a transformed dataset, a part and so on is that of the table below it. Writes the text
+ * into `text`, truncated to `size`, and returns its full length, or -1 if there is no table. */
+#define gd_dataset_layout(dataset, text, size) gd_dataset_layout_at(GD_HERE, dataset, text, size)
+GD_API int64_t gd_dataset_layout_at(const char *site, gd_dataset *dataset, char *text, size_t size);
+
 /* The name of a sample in messages: "cats/3.jpg", or "sample 17". */
 GD_API const char *gd_dataset_sample_name(gd_dataset *dataset, int64_t index, char *text,
                                           size_t size);
@@ -78,6 +85,7 @@ GD_API const char *gd_dataset_sample_name(gd_dataset *dataset, int64_t index, ch
 /* --- creating one ----------------------------------------------------------------------------- */
 
 typedef struct gd_dataset_functions {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t (*count)(void *self) GD_DEFAULT_(nullptr);
     /* Sample number `index`, from 0: return gd_listed(x, y). */
     gd_tensors (*get)(int64_t index, gd_random *random, void *self) GD_DEFAULT_(nullptr);
@@ -85,12 +93,12 @@ typedef struct gd_dataset_functions {
         GD_DEFAULT_(nullptr);              /* called when the dataset is freed; or NULL */
     const char *name GD_DEFAULT_(nullptr); /* for messages; NULL: "dataset" */
 } gd_dataset_functions;
+#define GD_DATASET_FUNCTIONS_(...)                                                                 \
+    GD_OPTIONS_(gd_dataset_functions, (.count = NULL, .get = NULL, .destroy = NULL, .name = NULL), \
+                __VA_ARGS__)
 
-#define gd_dataset_from(self, ...)                                                      \
-    GD_WITH_OPTIONS_(gd_dataset_from_at(                                                \
-        GD_HERE, self,                                                                  \
-        GD_OPTIONS_(gd_dataset_functions, (.count = NULL, .get = NULL, .destroy = NULL, \
-                                           .name = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_dataset_from(self, ...) \
+    GD_WITH_OPTIONS_(gd_dataset_from_at(GD_HERE, self, GD_DATASET_FUNCTIONS_(__VA_ARGS__)))
 GD_API gd_dataset *gd_dataset_from_at(const char *site, void *self,
                                       const gd_dataset_functions *functions);
 
@@ -172,8 +180,10 @@ GD_API gd_dataset *gd_dataset_range_at(const char *site, gd_dataset *dataset, in
                                        int64_t count);
 
 typedef struct gd_random_split_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     uint64_t seed GD_DEFAULT_(0);
 } gd_random_split_options;
+#define GD_RANDOM_SPLIT_OPTIONS_(...) GD_OPTIONS_(gd_random_split_options, (.seed = 0), __VA_ARGS__)
 
 /* Splits a dataset at random: `first` gets the fraction `share` (in [0, 1]) of the samples, `rest`
  * the others. Uses no memory per sample.
@@ -181,10 +191,9 @@ typedef struct gd_random_split_options {
  *     gd_dataset *train, *test;
  *     gd_dataset_random_split(all, 0.9, &train, &test, .seed = 1);
  */
-#define gd_dataset_random_split(dataset, share, first, rest, ...) \
-    GD_WITH_OPTIONS_(gd_dataset_random_split_at(                  \
-        GD_HERE, dataset, share, first, rest,                     \
-        GD_OPTIONS_(gd_random_split_options, (.seed = 0) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_dataset_random_split(dataset, share, first, rest, ...)                     \
+    GD_WITH_OPTIONS_(gd_dataset_random_split_at(GD_HERE, dataset, share, first, rest, \
+                                                GD_RANDOM_SPLIT_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_dataset_random_split_at(const char *site, gd_dataset *dataset, double share,
                                             gd_dataset **first, gd_dataset **rest,
                                             const gd_random_split_options *options);

@@ -14,6 +14,10 @@
 #ifndef GRADUS_EXTEND_H
 #define GRADUS_EXTEND_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/op.h"
 #include "gradus/random.h"
 
@@ -152,7 +156,11 @@ struct gd_kernel {
     gd_status (*run)(gd_kernel_call *call);
     /* Chooses the algorithm for a problem (options, shapes, strides, dtypes, alignment), compiles
      * code if necessary, and returns the workspace size. The library caches the result and passes
-     * it to run as call->prepared. NULL: nothing to prepare. */
+     * it to run as call->prepared. NULL: nothing to prepare.
+     *
+     * GD_E_UNSUPPORTED declines: there is no algorithm for the problem. The library remembers that
+     * and goes on with the matching kernel of next lower rank, so it is no failure, unless there is
+     * none. A pure function of the problem, like `match`. */
     gd_status (*prepare)(const gd_kernel_call *call, void **prepared, size_t *workspace_bytes);
     void (*release)(gd_device *device, void *prepared);
     /* An upper bound of the bytes that each thread takes from the system and keeps; NULL: 0. */
@@ -167,6 +175,7 @@ struct gd_kernel {
     /* Writes how it runs this call: the engine, the tile, whatever `prepare` has chosen. Profiles and
      * the texts of plans show it. NULL: its name says all. */
     void (*describe)(const gd_kernel_call *call, char *text, size_t size);
+    const char *doc; /* what it is, in one sentence, for lists of kernels; NULL: no text */
 };
 
 /* For a kernel of a dynamic op: creates output i with these dims; call->out[i] is then valid. */
@@ -200,6 +209,12 @@ GD_API gd_status gd_op_define_at(const char *site, const char *record, const gd_
 
 /* Adds a kernel to an op that exists. The struct must stay valid. */
 GD_API gd_status gd_kernel_register(const gd_kernel *kernel);
+
+/* The kernels of an op on a kind of device, from 0, in the order in which they are tried: its own, then
+ * those for all expressions if it has one. NULL beyond the last. */
+GD_API const gd_kernel *gd_op_kernel_at(const gd_op *op, const char *device_kind, int index);
+/* What a kernel requires and promises, in words: "contiguous checked". Returns `text`. */
+GD_API const char *gd_kernel_words(const gd_kernel *kernel, char *text, size_t size);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,7 @@
 #include "gradus/npy.h"
 #include "gradus/onnx.h"
 #include "gradus/op.h"
+#include "gradus/operand.h"
 #include "gradus/ops.h"
 #include "gradus/optim.h"
 #include "gradus/options.h"

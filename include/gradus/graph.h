@@ -9,7 +9,7 @@
  *         gd_tensor *w = gd_variable(gd_randn(gd_dims(1000, 10)), .name = "w");
  *         loss = gd_mse_loss(gd_matmul(x, w), y);
  *         gd_tensor *gradient = gd_gradients(gd_list(loss), gd_list(w)).at[0];
- *         train = gd_assign(w, gd_sub(w, gd_mul(gradient, gd_scalar(1e-3))));
+ *         train = gd_assign(w, gd_sub(w, gd_mul(gradient, 1e-3)));
  *     }
  *     gd_session *session = gd_session_new(graph);  // session.h
  *     gd_tensor *xs = gd_randn(gd_dims(64, 1000));  // outside the block: values
@@ -37,6 +37,10 @@
 #ifndef GRADUS_GRAPH_H
 #define GRADUS_GRAPH_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/autograd.h"
 #include "gradus/options.h"
 #include "gradus/tensor.h"
@@ -63,31 +67,31 @@ GD_API void gd_graph_end(gd_block *block);
 /* --- placeholders and variables --------------------------------------------------------------- */
 
 typedef struct gd_placeholder_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     const char *name GD_DEFAULT_(nullptr);
     gd_dtype dtype GD_DEFAULT_(GD_F32);
 } gd_placeholder_options;
+#define GD_PLACEHOLDER_OPTIONS_(...) \
+    GD_OPTIONS_(gd_placeholder_options, (.name = NULL, .dtype = GD_F32), __VA_ARGS__)
 
 /* A value that is fed in each run. Its dims may be GD_ANY. */
-#define gd_placeholder(dims, ...)                                                             \
-    GD_WITH_OPTIONS_(                                                                         \
-        gd_placeholder_at(GD_HERE, dims,                                                      \
-                          GD_OPTIONS_(gd_placeholder_options, (.name = NULL, .dtype = GD_F32) \
-                                                                  __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_placeholder(dims, ...) \
+    GD_WITH_OPTIONS_(gd_placeholder_at(GD_HERE, dims, GD_PLACEHOLDER_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensor *gd_placeholder_at(const char *site, gd_shape dims,
                                     const gd_placeholder_options *options);
 
 typedef struct gd_variable_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     const char *name GD_DEFAULT_(nullptr);
     bool trainable GD_DEFAULT_(true); /* among gd_graph_variables, which gd_minimize takes */
 } gd_variable_options;
+#define GD_VARIABLE_OPTIONS_(...) \
+    GD_OPTIONS_(gd_variable_options, (.name = NULL, .trainable = true), __VA_ARGS__)
 
 /* A value that the session keeps between runs. `initial` is its first value: a symbol, which each
  * session computes once, or a tensor, which is copied. */
-#define gd_variable(initial, ...)                       \
-    GD_WITH_OPTIONS_(                                   \
-        gd_variable_at(GD_HERE, initial,                \
-                       GD_OPTIONS_(gd_variable_options, \
-                                   (.name = NULL, .trainable = true) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_variable(initial, ...) \
+    GD_WITH_OPTIONS_(gd_variable_at(GD_HERE, initial, GD_VARIABLE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensor *gd_variable_at(const char *site, gd_tensor *initial,
                                  const gd_variable_options *options);
 
@@ -126,8 +130,9 @@ GD_API void gd_name_scope_end(gd_block *block);
 GD_API gd_block gd_device_begin(gd_device *device);
 GD_API void gd_device_end(gd_block *block);
 
-/* Names a symbol and returns it. Giving the same name to two nodes is an error. (Other nodes are
- * named by their op and a number: "relu_7".) */
+/* Names a symbol and returns it. Each output of an op can have a name of its own, which
+ * gd_graph_find, texts and ONNX files use. Giving the same name to two symbols is an error. (Other
+ * nodes are named by their op and a number: "relu_7", and their further outputs "topk_7:1".) */
 #define gd_named(...) gd_named_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name);
 

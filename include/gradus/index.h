@@ -35,6 +35,10 @@
 #ifndef GRADUS_INDEX_H
 #define GRADUS_INDEX_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/options.h"
 #include "gradus/tensor.h"
 
@@ -141,14 +145,15 @@ static inline gd_place gd_place_tensor_(gd_tensor *t) {
 GD_API gd_tensor *gd_index_at(const char *site, gd_tensor *x, gd_place_list places);
 
 typedef struct gd_index_put_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     bool accumulate GD_DEFAULT_(false); /* add the value instead of replacing elements */
 } gd_index_put_options;
+#define GD_INDEX_PUT_OPTIONS_(...) \
+    GD_OPTIONS_(gd_index_put_options, (.accumulate = false), __VA_ARGS__)
 
 /* A copy of x in which x[places] is replaced by `value`, broadcast to the shape of x[places]. */
 #define gd_index_put(x, places, value, ...) \
-    GD_WITH_OPTIONS_(gd_index_put_at(       \
-        GD_HERE, x, places, value,          \
-        GD_OPTIONS_(gd_index_put_options, (.accumulate = false) __VA_OPT__(, ) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(gd_index_put_at(GD_HERE, x, places, value, GD_INDEX_PUT_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensor *gd_index_put_at(const char *site, gd_tensor *x, gd_place_list places,
                                   gd_tensor *value, const gd_index_put_options *options);
 

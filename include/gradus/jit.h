@@ -89,6 +89,10 @@
 #ifndef GRADUS_JIT_H
 #define GRADUS_JIT_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/control.h"
 #include "gradus/session.h"
 
@@ -99,47 +103,44 @@ extern "C" {
 typedef struct gd_jit gd_jit;
 
 typedef struct gd_jit_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int level GD_DEFAULT_(2); /* of optimization, as in session.h */
     /* how many plans are kept, each for one set of shapes; the least recently used is freed first
      * */
     int plans GD_DEFAULT_(32);
 } gd_jit_options;
+#define GD_JIT_OPTIONS_(...) GD_OPTIONS_(gd_jit_options, (.level = 2, .plans = 32), __VA_ARGS__)
 
 /* A jit of a function (gd_body in control.h), in the current scope. `user` must stay valid. */
-#define gd_jit_new(fn, user, ...)   \
-    GD_WITH_OPTIONS_(gd_jit_new_at( \
-        GD_HERE, fn, user,          \
-        GD_OPTIONS_(gd_jit_options, (.level = 2, .plans = 32) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_jit_new(fn, user, ...) \
+    GD_WITH_OPTIONS_(gd_jit_new_at(GD_HERE, fn, user, GD_JIT_OPTIONS_(__VA_ARGS__)))
 GD_API gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user,
                              const gd_jit_options *options);
 
 typedef struct gd_jit_call_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t key GD_DEFAULT_(0); /* calls with different keys have different plans */
 } gd_jit_call_options;
+#define GD_JIT_CALL_OPTIONS_(...) GD_OPTIONS_(gd_jit_call_options, (.key = 0), __VA_ARGS__)
 
 /* Calls the function. The results are new tensors; a function that only writes may return none. On
  * failure the list holds error tensors. */
-#define gd_jit_call(jit, inputs, ...)        \
-    GD_WITH_OPTIONS_(                        \
-        gd_jit_call_at(GD_HERE, jit, inputs, \
-                       GD_OPTIONS_(gd_jit_call_options, (.key = 0) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_jit_call(jit, inputs, ...) \
+    GD_WITH_OPTIONS_(gd_jit_call_at(GD_HERE, jit, inputs, GD_JIT_CALL_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
                                  const gd_jit_call_options *options);
 
 /* Builds the plan of a call with these inputs now and reports its memory; `memory` may be NULL. The
  * function is traced if it was not, and does not run. */
-#define gd_jit_plan(jit, inputs, memory, ...)        \
-    GD_WITH_OPTIONS_(                                \
-        gd_jit_plan_at(GD_HERE, jit, inputs, memory, \
-                       GD_OPTIONS_(gd_jit_call_options, (.key = 0) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_jit_plan(jit, inputs, memory, ...) \
+    GD_WITH_OPTIONS_(                         \
+        gd_jit_plan_at(GD_HERE, jit, inputs, memory, GD_JIT_CALL_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs,
                                 gd_plan_memory *memory, const gd_jit_call_options *options);
 
 /* The same plan as text, one line for each step; free() it. NULL: a failure. */
 #define gd_jit_plan_text(jit, inputs, ...) \
-    GD_WITH_OPTIONS_(gd_jit_plan_text_at(  \
-        GD_HERE, jit, inputs,              \
-        GD_OPTIONS_(gd_jit_call_options, (.key = 0) __VA_OPT__(, ) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(gd_jit_plan_text_at(GD_HERE, jit, inputs, GD_JIT_CALL_OPTIONS_(__VA_ARGS__)))
 GD_API char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
                                  const gd_jit_call_options *options);
 

@@ -26,6 +26,10 @@
 #ifndef GRADUS_LOADER_H
 #define GRADUS_LOADER_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/dataset.h"
 
 #ifdef __cplusplus
@@ -36,6 +40,7 @@ extern "C" {
 typedef gd_tensors (*gd_collate_fn)(const gd_tensors *samples, int64_t count, void *user);
 
 typedef struct gd_loader_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t batch GD_DEFAULT_(32);   /* samples in a batch */
     bool shuffle GD_DEFAULT_(false); /* a new random order in each epoch */
     uint64_t seed GD_DEFAULT_(0);    /* of the order and of augmentation */
@@ -53,15 +58,16 @@ typedef struct gd_loader_options {
     void *user GD_DEFAULT_(nullptr);            /* for collate */
     gd_device *device GD_DEFAULT_(nullptr);     /* where batches are; NULL: the CPU */
 } gd_loader_options;
+#define GD_LOADER_OPTIONS_(...)                                                               \
+    GD_OPTIONS_(gd_loader_options,                                                            \
+                (.batch = 32, .shuffle = false, .seed = 0, .sampler = NULL, .workers = 0,     \
+                 .prefetch = 2, .drop_last = false, .targets = 1, .weights = 0, .pad = false, \
+                 .pad_value = 0, .skip_broken = false, .collate = NULL, .user = NULL,         \
+                 .device = NULL),                                                             \
+                __VA_ARGS__)
 
-#define gd_loader_new(dataset, ...)                                                               \
-    GD_WITH_OPTIONS_(gd_loader_new_at(                                                            \
-        GD_HERE, dataset,                                                                         \
-        GD_OPTIONS_(gd_loader_options,                                                            \
-                    (.batch = 32, .shuffle = false, .seed = 0, .sampler = NULL, .workers = 0,     \
-                     .prefetch = 2, .drop_last = false, .targets = 1, .weights = 0, .pad = false, \
-                     .pad_value = 0, .skip_broken = false, .collate = NULL, .user = NULL,         \
-                     .device = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_loader_new(dataset, ...) \
+    GD_WITH_OPTIONS_(gd_loader_new_at(GD_HERE, dataset, GD_LOADER_OPTIONS_(__VA_ARGS__)))
 GD_API gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
                                    const gd_loader_options *options);
 
@@ -99,18 +105,18 @@ GD_API void gd_loader_stop(gd_loader *loader);
  * samples that it was created for. */
 
 typedef struct gd_sampler_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t count GD_DEFAULT_(0);       /* samples in an epoch; 0: the size of the dataset */
     bool replacement GD_DEFAULT_(true); /* a sample may be drawn several times in an epoch */
 } gd_sampler_options;
+#define GD_SAMPLER_OPTIONS_(...) \
+    GD_OPTIONS_(gd_sampler_options, (.count = 0, .replacement = true), __VA_ARGS__)
 
 /* Draws sample i with probability weights[i] / sum of weights. The weights are floats of rank 1,
  * none negative; they are held, and must not change. Memory: 1/8 byte for each sample with
  * replacement, 4 bytes without. */
-#define gd_sampler_weighted(weights, ...)                                                        \
-    GD_WITH_OPTIONS_(                                                                            \
-        gd_sampler_weighted_at(GD_HERE, weights,                                                 \
-                               GD_OPTIONS_(gd_sampler_options, (.count = 0, .replacement = true) \
-                                                                   __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_sampler_weighted(weights, ...) \
+    GD_WITH_OPTIONS_(gd_sampler_weighted_at(GD_HERE, weights, GD_SAMPLER_OPTIONS_(__VA_ARGS__)))
 GD_API gd_sampler *gd_sampler_weighted_at(const char *site, gd_tensor *weights,
                                           const gd_sampler_options *options);
 
@@ -121,8 +127,11 @@ GD_API gd_sampler *gd_sampler_weighted_at(const char *site, gd_tensor *weights,
 GD_API gd_sampler *gd_sampler_stratified_at(const char *site, gd_tensor *classes);
 
 typedef struct gd_sampler_bucketed_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t pool GD_DEFAULT_(100); /* batches that are sorted together; 0: those of an epoch */
 } gd_sampler_bucketed_options;
+#define GD_SAMPLER_BUCKETED_OPTIONS_(...) \
+    GD_OPTIONS_(gd_sampler_bucketed_options, (.pool = 100), __VA_ARGS__)
 
 /* Batches of samples with like lengths, which need little padding (.pad of the loader). An epoch
  * shuffles the samples, takes them in pools of .pool batches, sorts each pool by length, cuts it
@@ -134,43 +143,43 @@ typedef struct gd_sampler_bucketed_options {
  *     gd_loader *train = gd_loader_new(sentences, .batch = 32, .pad = true,
  *                                      .sampler = gd_sampler_bucketed(lengths));
  */
-#define gd_sampler_bucketed(lengths, ...)    \
-    GD_WITH_OPTIONS_(gd_sampler_bucketed_at( \
-        GD_HERE, lengths,                    \
-        GD_OPTIONS_(gd_sampler_bucketed_options, (.pool = 100) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_sampler_bucketed(lengths, ...) \
+    GD_WITH_OPTIONS_(                     \
+        gd_sampler_bucketed_at(GD_HERE, lengths, GD_SAMPLER_BUCKETED_OPTIONS_(__VA_ARGS__)))
 GD_API gd_sampler *gd_sampler_bucketed_at(const char *site, gd_tensor *lengths,
                                           const gd_sampler_bucketed_options *options);
 
 typedef struct gd_sampler_distributed_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     bool shuffle GD_DEFAULT_(true);
     /* To give every process the same number of samples, skips some; false: repeats some. */
     bool drop_last GD_DEFAULT_(false);
 } gd_sampler_distributed_options;
+#define GD_SAMPLER_DISTRIBUTED_OPTIONS_(...) \
+    GD_OPTIONS_(gd_sampler_distributed_options, (.shuffle = true, .drop_last = false), __VA_ARGS__)
 
 /* The samples of process number `rank` of `world`. All processes have the same number of samples,
  * and together they have all samples. */
-#define gd_sampler_distributed(rank, world, ...)                                                 \
-    GD_WITH_OPTIONS_(gd_sampler_distributed_at(GD_HERE, rank, world,                             \
-                                               GD_OPTIONS_(gd_sampler_distributed_options,       \
-                                                           (.shuffle = true, .drop_last = false) \
-                                                               __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_sampler_distributed(rank, world, ...)                     \
+    GD_WITH_OPTIONS_(gd_sampler_distributed_at(GD_HERE, rank, world, \
+                                               GD_SAMPLER_DISTRIBUTED_OPTIONS_(__VA_ARGS__)))
 GD_API gd_sampler *gd_sampler_distributed_at(const char *site, int rank, int world,
                                              const gd_sampler_distributed_options *options);
 
 /* A user-defined sampler. `at` returns the sample at a position of an epoch. It must depend only on
  * its arguments; several threads call it. */
 typedef struct gd_sampler_functions {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t (*count)(int64_t dataset_count, void *self)
         GD_DEFAULT_(nullptr); /* positions in an epoch */
     int64_t (*at)(int64_t position, uint64_t seed, uint64_t epoch, int64_t dataset_count,
                   void *self) GD_DEFAULT_(nullptr);
     void (*destroy)(void *self) GD_DEFAULT_(nullptr);
 } gd_sampler_functions;
-#define gd_sampler_from(self, ...)                                                               \
-    GD_WITH_OPTIONS_(gd_sampler_from_at(GD_HERE, self,                                           \
-                                        GD_OPTIONS_(gd_sampler_functions,                        \
-                                                    (.count = NULL, .at = NULL, .destroy = NULL) \
-                                                        __VA_OPT__(, ) __VA_ARGS__)))
+#define GD_SAMPLER_FUNCTIONS_(...) \
+    GD_OPTIONS_(gd_sampler_functions, (.count = NULL, .at = NULL, .destroy = NULL), __VA_ARGS__)
+#define gd_sampler_from(self, ...) \
+    GD_WITH_OPTIONS_(gd_sampler_from_at(GD_HERE, self, GD_SAMPLER_FUNCTIONS_(__VA_ARGS__)))
 GD_API gd_sampler *gd_sampler_from_at(const char *site, void *self,
                                       const gd_sampler_functions *functions);
 

@@ -24,6 +24,10 @@
 #ifndef GRADUS_LOSS_SCALE_H
 #define GRADUS_LOSS_SCALE_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/options.h"
 #include "gradus/scope.h"
 
@@ -32,17 +36,18 @@ extern "C" {
 #endif
 
 typedef struct gd_loss_scale_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     double start GD_DEFAULT_(65536);    /* in (0, inf): the scale of the first step */
     double growth GD_DEFAULT_(2);       /* in [1, inf): factor after `interval` good steps */
     double backoff GD_DEFAULT_(0.5);    /* in (0, 1]: factor after a step that overflowed */
     int64_t interval GD_DEFAULT_(2000); /* at least 1 */
 } gd_loss_scale_options;
+#define GD_LOSS_SCALE_OPTIONS_(...)    \
+    GD_OPTIONS_(gd_loss_scale_options, \
+                (.start = 65536, .growth = 2, .backoff = 0.5, .interval = 2000), __VA_ARGS__)
 
-#define gd_loss_scale_new(...)                                                               \
-    GD_WITH_OPTIONS_(gd_loss_scale_new_at(                                                   \
-        GD_HERE, GD_OPTIONS_(gd_loss_scale_options,                                          \
-                             (.start = 65536, .growth = 2, .backoff = 0.5, .interval = 2000) \
-                                 __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_loss_scale_new(...) \
+    GD_WITH_OPTIONS_(gd_loss_scale_new_at(GD_HERE, GD_LOSS_SCALE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_loss_scale *gd_loss_scale_new_at(const char *site, const gd_loss_scale_options *options);
 
 /* The loss times the scale: f64 if the loss is f64, otherwise f32. A NULL scale returns the loss.
@@ -63,17 +68,19 @@ GD_API gd_status gd_loss_scale_unscale_at(const char *site, gd_loss_scale *scale
                                           gd_optimizer *optimizer);
 
 typedef struct gd_loss_scale_step_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     /* a schedule of this optimizer, which takes a step after the optimizer's unless it is skipped
      * */
     gd_schedule *schedule GD_DEFAULT_(nullptr);
 } gd_loss_scale_step_options;
+#define GD_LOSS_SCALE_STEP_OPTIONS_(...) \
+    GD_OPTIONS_(gd_loss_scale_step_options, (.schedule = NULL), __VA_ARGS__)
 
 /* Takes a step of the optimizer, or skips it if a gradient is not finite, and then adapts the
  * scale. With a NULL scale it takes the steps of the optimizer and the schedule. */
-#define gd_loss_scale_step(scale, optimizer, ...) \
-    GD_WITH_OPTIONS_(gd_loss_scale_step_at(       \
-        GD_HERE, scale, optimizer,                \
-        GD_OPTIONS_(gd_loss_scale_step_options, (.schedule = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_loss_scale_step(scale, optimizer, ...)                     \
+    GD_WITH_OPTIONS_(gd_loss_scale_step_at(GD_HERE, scale, optimizer, \
+                                           GD_LOSS_SCALE_STEP_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_loss_scale_step_at(const char *site, gd_loss_scale *scale,
                                        gd_optimizer *optimizer,
                                        const gd_loss_scale_step_options *options);

@@ -14,6 +14,10 @@
 #ifndef GRADUS_METRIC_H
 #define GRADUS_METRIC_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/options.h"
 #include "gradus/scope.h"
 
@@ -26,15 +30,17 @@ extern "C" {
 GD_API gd_metric *gd_metric_new_at(const char *site, const char *name, const char *options);
 
 typedef struct gd_metric_update_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     gd_tensor *weight GD_DEFAULT_(nullptr); /* of each sample, floats of rank 1; NULL: 1 */
 } gd_metric_update_options;
+#define GD_METRIC_UPDATE_OPTIONS_(...) \
+    GD_OPTIONS_(gd_metric_update_options, (.weight = NULL), __VA_ARGS__)
 
 /* Adds a batch: the outputs of the net and the targets. While a failure is recorded, it does
  * nothing and returns that failure. */
-#define gd_metric_update(metric, output, target, ...) \
-    GD_WITH_OPTIONS_(gd_metric_update_at(             \
-        GD_HERE, metric, output, target,              \
-        GD_OPTIONS_(gd_metric_update_options, (.weight = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_metric_update(metric, output, target, ...)                     \
+    GD_WITH_OPTIONS_(gd_metric_update_at(GD_HERE, metric, output, target, \
+                                         GD_METRIC_UPDATE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_metric_update_at(const char *site, gd_metric *metric, gd_tensor *output,
                                      gd_tensor *target, const gd_metric_update_options *options);
 

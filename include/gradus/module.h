@@ -65,22 +65,23 @@ GD_API gd_status gd_module_build_at(const char *site, gd_module *module, gd_tens
 /* --- user-defined modules --------------------------------------------------------------------- */
 
 /* The forward function: returns the outputs for the inputs `in` with gd_listed(...). `self` is the
- * struct of the module. */
+ * struct of the module. If the call has fewer inputs than the function reads, the next
+ * GD_FAILED_COUNT are error tensors, whose use fails with a message that names the module. */
 typedef gd_tensors (*gd_forward)(gd_tensors in, void *self);
 
 typedef struct gd_module_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     const char *
         type GD_DEFAULT_(nullptr); /* for summaries and messages: "two_layer"; NULL: "module" */
     void (*destroy)(void *self)
         GD_DEFAULT_(nullptr); /* frees other memory of the struct, not children */
 } gd_module_options;
+#define GD_MODULE_OPTIONS_(...) \
+    GD_OPTIONS_(gd_module_options, (.type = NULL, .destroy = NULL), __VA_ARGS__)
 
 /* A module with a struct of `size` zero bytes. `forward` NULL: it is only a container. */
-#define gd_module_new(forward, size, ...)               \
-    GD_WITH_OPTIONS_(                                   \
-        gd_module_new_at(GD_HERE, forward, size,        \
-                         GD_OPTIONS_(gd_module_options, \
-                                     (.type = NULL, .destroy = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_module_new(forward, size, ...) \
+    GD_WITH_OPTIONS_(gd_module_new_at(GD_HERE, forward, size, GD_MODULE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
                                    const gd_module_options *options);
 /* The struct of the module; NULL for a layer. For a NULL module (its creation has failed) it
@@ -139,10 +140,9 @@ typedef struct gd_modules {
 #ifdef __cplusplus
 #define GD_MODULES_(...) gd_modules_({__VA_ARGS__})
 #else
-#define GD_MODULES_(...)                                                               \
-    ((gd_modules){(gd_module *[]){NULL __VA_OPT__(, ) __VA_ARGS__} + 1,                \
-                  (int64_t)(sizeof((gd_module *[]){NULL __VA_OPT__(, ) __VA_ARGS__}) / \
-                            sizeof(gd_module *)) -                                     \
+#define GD_MODULES_(...)                                                                        \
+    ((gd_modules){(gd_module *[]){NULL, __VA_ARGS__} + 1,                                       \
+                  (int64_t)(sizeof((gd_module *[]){NULL, __VA_ARGS__}) / sizeof(gd_module *)) - \
                       1})
 #endif
 GD_API gd_module *gd_nn_sequential_at(const char *site, gd_modules modules);
@@ -206,17 +206,23 @@ GD_API gd_tensor *gd_layer_tensor(gd_module *module, const char *name);
 /* --- the tree --------------------------------------------------------------------------------- */
 
 typedef struct gd_parameters_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     const char *
         match GD_DEFAULT_(nullptr); /* only names that match a pattern, "*.weight"; * is any text */
     bool trainable GD_DEFAULT_(false); /* only parameters that are not frozen */
 } gd_parameters_options;
+#define GD_PARAMETERS_OPTIONS_(...) \
+    GD_OPTIONS_(gd_parameters_options, (.match = NULL, .trainable = false), __VA_ARGS__)
 
-/* All parameters, each once, in the order of their addition. The list belongs to the scope. */
-#define gd_module_parameters(module, ...)                                                    \
-    GD_WITH_OPTIONS_(gd_module_parameters_at(GD_HERE, module,                                \
-                                             GD_OPTIONS_(gd_parameters_options,              \
-                                                         (.match = NULL, .trainable = false) \
-                                                             __VA_OPT__(, ) __VA_ARGS__)))
+/* All parameters, each once, in the order of their addition. The list belongs to the scope,
+ * or to the caller if there is none, with a reference to each tensor.
+ *
+ * A layer whose sizes are GD_ANY has no parameters before its first call. While there is such a
+ * layer, the call fails and names it: an optimizer of a list without its parameters would never
+ * train them. Call the net on a batch first (or gd_module_build), give the sizes, or use an
+ * optimizer of the module (gd_optim_adam_of(net), optim.h), which takes in what is built later. */
+#define gd_module_parameters(module, ...) \
+    GD_WITH_OPTIONS_(gd_module_parameters_at(GD_HERE, module, GD_PARAMETERS_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensors gd_module_parameters_at(const char *site, gd_module *module,
                                           const gd_parameters_options *options);
 #define gd_module_buffers(...) gd_module_buffers_at(GD_HERE, __VA_ARGS__)
@@ -231,9 +237,11 @@ GD_API gd_tensors gd_module_buffers_at(const char *site, gd_module *module);
 GD_API gd_tensor *gd_module_tensor_at(const char *site, gd_module *module, const char *path);
 GD_API gd_tensor *gd_module_grad_at(const char *site, gd_module *module, const char *path);
 GD_API gd_module *gd_module_find_at(const char *site, gd_module *module, const char *path);
-/* The number of children, and child number `index`, from 0; NULL beyond the last. */
+/* The number of children, and child number `index`, from 0. If there is no such child, gd_module_at
+ * returns NULL and records a failure. */
 GD_API int gd_module_count(const gd_module *module);
-GD_API gd_module *gd_module_at(gd_module *module, int index);
+#define gd_module_at(module, index) gd_module_at_at(GD_HERE, module, index)
+GD_API gd_module *gd_module_at_at(const char *site, gd_module *module, int index);
 /* Writes the name of a parameter or buffer in the tree to `text`; NULL if it is not in the tree. */
 GD_API const char *gd_module_name_of(gd_module *module, const gd_tensor *tensor, char *text,
                                      size_t size);
@@ -295,17 +303,18 @@ typedef gd_tensors (*gd_module_hook)(gd_module *module, gd_tensors inputs, gd_te
                                      void *user);
 
 typedef struct gd_hook_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     bool before GD_DEFAULT_(false);
     /* The hook only calls ops, so it may be traced. In a jit and a graph other hooks fail. */
     bool builds_ops GD_DEFAULT_(false);
 } gd_hook_options;
+#define GD_HOOK_OPTIONS_(...) \
+    GD_OPTIONS_(gd_hook_options, (.before = false, .builds_ops = false), __VA_ARGS__)
 
 /* Adds a hook and returns its number, for gd_module_unhook. */
-#define gd_module_on_forward(module, hook, user, ...)                                           \
-    GD_WITH_OPTIONS_(gd_module_on_forward_at(GD_HERE, module, hook, user,                       \
-                                             GD_OPTIONS_(gd_hook_options,                       \
-                                                         (.before = false, .builds_ops = false) \
-                                                             __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_module_on_forward(module, hook, user, ...) \
+    GD_WITH_OPTIONS_(                                 \
+        gd_module_on_forward_at(GD_HERE, module, hook, user, GD_HOOK_OPTIONS_(__VA_ARGS__)))
 GD_API int64_t gd_module_on_forward_at(const char *site, gd_module *module, gd_module_hook hook,
                                        void *user, const gd_hook_options *options);
 GD_API void gd_module_unhook(gd_module *module, int64_t number);

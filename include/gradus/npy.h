@@ -19,6 +19,10 @@
 #ifndef GRADUS_NPY_H
 #define GRADUS_NPY_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/tensor.h"
 
 #ifdef __cplusplus

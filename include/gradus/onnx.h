@@ -16,6 +16,10 @@
 #ifndef GRADUS_ONNX_H
 #define GRADUS_ONNX_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/module.h"
 #include "gradus/session.h"
 
@@ -24,6 +28,7 @@ extern "C" {
 #endif
 
 typedef struct gd_onnx_save_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     /* Tensors of more than this many bytes are written to a second file, PATH.data- followed by 16
      * digits that depend on its contents; 0: all tensors. (If the first file would exceed 1 GiB,
      * all but the small tensors are.) */
@@ -35,6 +40,9 @@ typedef struct gd_onnx_save_options {
      * .metadata = gd_names("author", "me", NULL). */
     const char *const *metadata GD_DEFAULT_(nullptr);
 } gd_onnx_save_options;
+#define GD_ONNX_SAVE_OPTIONS_(...)    \
+    GD_OPTIONS_(gd_onnx_save_options, \
+                (.external_above = 1 << 26, .own_ops = false, .metadata = NULL), __VA_ARGS__)
 
 /* Saves the part of a session's graph that `outputs` need. `inputs` become the inputs of the file:
  * placeholders, or other symbols at which the saved part begins. Unknown sizes are named
@@ -48,18 +56,19 @@ typedef struct gd_onnx_save_options {
  * GD_AFTER: ONNX cannot express that one node runs after another. Nodes that only had to run before
  * are left out if that changes nothing; if they write a variable, or are functions of the program,
  * saving fails and names both nodes. */
-#define gd_onnx_save(path, session, inputs, outputs, ...)                               \
-    GD_WITH_OPTIONS_(gd_onnx_save_at(                                                   \
-        GD_HERE, path, session, inputs, outputs,                                        \
-        GD_OPTIONS_(gd_onnx_save_options, (.external_above = 1 << 26, .own_ops = false, \
-                                           .metadata = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_onnx_save(path, session, inputs, outputs, ...)                     \
+    GD_WITH_OPTIONS_(gd_onnx_save_at(GD_HERE, path, session, inputs, outputs, \
+                                     GD_ONNX_SAVE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session,
                                  gd_tensors inputs, gd_tensors outputs,
                                  const gd_onnx_save_options *options);
 
 typedef struct gd_onnx_load_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     bool trainable GD_DEFAULT_(false);
 } gd_onnx_load_options;
+#define GD_ONNX_LOAD_OPTIONS_(...) \
+    GD_OPTIONS_(gd_onnx_load_options, (.trainable = false), __VA_ARGS__)
 
 /* Loads a file into a new graph, in the current scope. Its constants are on the default device.
  * gd_graph_find finds inputs, outputs and the first result of each node by name.
@@ -69,23 +78,28 @@ typedef struct gd_onnx_load_options {
  *
  * Returns NULL and records the failure if the file is damaged, has an unsupported operator, or
  * refers to data outside its own folder. The message names the node and its operator. */
-#define gd_onnx_load(path, ...)       \
-    GD_WITH_OPTIONS_(gd_onnx_load_at( \
-        GD_HERE, path,                \
-        GD_OPTIONS_(gd_onnx_load_options, (.trainable = false) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_onnx_load(path, ...) \
+    GD_WITH_OPTIONS_(gd_onnx_load_at(GD_HERE, path, GD_ONNX_LOAD_OPTIONS_(__VA_ARGS__)))
 GD_API gd_graph *gd_onnx_load_at(const char *site, const char *path,
                                  const gd_onnx_load_options *options);
 
 /* --- modules ---------------------------------------------------------------------------------- */
 
 typedef struct gd_onnx_save_module_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t external_above GD_DEFAULT_(1 << 26); /* as above */
+    bool own_ops GD_DEFAULT_(false);             /* as above */
     const char *const *metadata GD_DEFAULT_(nullptr);
     bool any_batch GD_DEFAULT_(true);        /* makes the first size of the inputs unknown */
     bool any_length GD_DEFAULT_(false);      /* and the second: the length of (N, T, ...) */
     const char *inputs GD_DEFAULT_("input"); /* names, separated by spaces */
     const char *outputs GD_DEFAULT_("output");
 } gd_onnx_save_module_options;
+#define GD_ONNX_SAVE_MODULE_OPTIONS_(...)                                                          \
+    GD_OPTIONS_(gd_onnx_save_module_options,                                                       \
+                (.external_above = 1 << 26, .own_ops = false, .metadata = NULL, .any_batch = true, \
+                 .any_length = false, .inputs = "input", .outputs = "output"),                     \
+                __VA_ARGS__)
 
 /* Saves a net in eval mode, for inputs with the shapes and dtypes of `examples`. Tensors have the
  * names of the parameters. If the net makes decisions in C by its batch size, it is saved for the
@@ -99,13 +113,9 @@ typedef struct gd_onnx_save_module_options {
  *     gd_tensor *tokens = gd_zeros(gd_dims(1, 16), .dtype = GD_I64);
  *     gd_onnx_save_module("gpt.onnx", gpt, gd_list(tokens), .any_length = true);
  */
-#define gd_onnx_save_module(path, net, examples, ...)                                            \
-    GD_WITH_OPTIONS_(gd_onnx_save_module_at(                                                     \
-        GD_HERE, path, net, examples,                                                            \
-        GD_OPTIONS_(gd_onnx_save_module_options,                                                 \
-                    (.external_above = 1 << 26, .metadata = NULL, .any_batch = true,             \
-                     .any_length = false, .inputs = "input", .outputs = "output") __VA_OPT__(, ) \
-                        __VA_ARGS__)))
+#define gd_onnx_save_module(path, net, examples, ...)                     \
+    GD_WITH_OPTIONS_(gd_onnx_save_module_at(GD_HERE, path, net, examples, \
+                                            GD_ONNX_SAVE_MODULE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
                                         gd_tensors examples,
                                         const gd_onnx_save_module_options *options);

@@ -8,6 +8,10 @@
 #ifndef GRADUS_OP_H
 #define GRADUS_OP_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/tensor.h"
 
 #ifdef __cplusplus
@@ -117,6 +121,9 @@ GD_API const char *gd_op_runs_as(const gd_op *op, const char *device_kind);
 GD_API bool gd_op_needs_kernel(const gd_op *op);
 /* The kinds of devices that have kernels, from 0; "cpu" is the first. NULL beyond the last. */
 GD_API const char *gd_kernel_kind_at(int index);
+/* Loads the kernels of all backends in the folders that gd_device_get searches, for such lists. A
+ * backend without a device has kernels, too; one that cannot be loaded is left out. */
+GD_API void gd_backends_load(void);
 
 /* --- other records ---------------------------------------------------------------------------- */
 

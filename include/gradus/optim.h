@@ -18,6 +18,12 @@
  * variables of one graph: then the state of the optimizer consists of variables, too ("w1/exp_avg",
  * "adamw/lr"), which each session has for itself.
  *
+ * An optimizer of a module, gd_optim_adamw_of(net, .lr = 1e-3), has the parameters of the module,
+ * also those that are created later: layers whose sizes are GD_ANY create them in their first call,
+ * and gd_module_replace brings others. Each step first takes in what is new, in the order of the
+ * module. Its state is saved under the names that the module gives its parameters. It does not hold
+ * the module: when the module is freed, the optimizer keeps the parameters that it has.
+ *
  * A list of parameters with the result of an op, or with the same tensor twice, is an error. A leaf
  * that does not require a gradient is frozen: steps skip it and keep no state for it until
  * gd_set_requires_grad unfreezes it.
@@ -28,6 +34,10 @@
  */
 #ifndef GRADUS_OPTIM_H
 #define GRADUS_OPTIM_H
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
 
 #include "gradus/graph.h"
 #include "gradus/optimizers.h"
@@ -44,10 +54,16 @@ extern "C" {
     gd_optimizer_new_at(GD_HERE, name, parameters, options)
 GD_API gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors parameters,
                                          const char *options);
+/* The same of a module: gd_optimizer_new_of("adamw", net, "lr=0.001"). */
+#define gd_optimizer_new_of(name, module, options) \
+    gd_optimizer_new_of_at(GD_HERE, name, module, options)
+GD_API gd_optimizer *gd_optimizer_new_of_at(const char *site, const char *name, gd_module *module,
+                                            const char *options);
 
 /* gd_optimizer_add(adam, parameters, .lr = 1e-4, .weight_decay = 0) of optimizers.h adds a group of
  * parameters with its own options; other options are those of the first group. A parameter is in
- * one group. The same with options as text: gd_optimizer_add_text(adam, parameters, "lr=1e-4
+ * one group; parameters of an optimizer's module are in the first one, unless they were added to
+ * another group before. The same with options as text: gd_optimizer_add_text(adam, parameters, "lr=1e-4
  * weight_decay=0"). */
 #define gd_optimizer_add_text(optimizer, parameters, options) \
     gd_optimizer_add_text_at(GD_HERE, optimizer, parameters, options)
@@ -57,13 +73,14 @@ GD_API gd_status gd_optimizer_add_text_at(const char *site, gd_optimizer *optimi
 /* Factors by which the learning rate and the weight decay of the group are multiplied for one
  * parameter (Caffe's lr_mult and decay_mult). Set them before the first step. */
 typedef struct gd_factors {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     double lr GD_DEFAULT_(1);
     double weight_decay GD_DEFAULT_(1);
 } gd_factors;
+#define GD_FACTORS_(...) GD_OPTIONS_(gd_factors, (.lr = 1, .weight_decay = 1), __VA_ARGS__)
 #define gd_optimizer_set_factors(optimizer, parameter, ...) \
-    GD_WITH_OPTIONS_(gd_optimizer_set_factors_at(           \
-        GD_HERE, optimizer, parameter,                      \
-        GD_OPTIONS_(gd_factors, (.lr = 1, .weight_decay = 1) __VA_OPT__(, ) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(                                       \
+        gd_optimizer_set_factors_at(GD_HERE, optimizer, parameter, GD_FACTORS_(__VA_ARGS__)))
 GD_API gd_status gd_optimizer_set_factors_at(const char *site, gd_optimizer *optimizer,
                                              gd_tensor *parameter, const gd_factors *factors);
 
@@ -82,58 +99,59 @@ GD_API gd_status gd_optimizer_step_at(const char *site, gd_optimizer *optimizer)
 GD_API void gd_optimizer_zero_grad(gd_optimizer *optimizer);
 
 typedef struct gd_group_number {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int group GD_DEFAULT_(0);
 } gd_group_number;
+#define GD_GROUP_NUMBER_(...) GD_OPTIONS_(gd_group_number, (.group = 0), __VA_ARGS__)
 
 /* The learning rate of the first group, or of group number .group: an f64 tensor of rank 0, which
  * each step reads, as does each run of a jit or a session. For parameters that are variables it is
  * a variable. */
-#define gd_optimizer_lr(optimizer, ...)        \
-    GD_WITH_OPTIONS_(                          \
-        gd_optimizer_lr_at(GD_HERE, optimizer, \
-                           GD_OPTIONS_(gd_group_number, (.group = 0) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_optimizer_lr(optimizer, ...) \
+    GD_WITH_OPTIONS_(gd_optimizer_lr_at(GD_HERE, optimizer, GD_GROUP_NUMBER_(__VA_ARGS__)))
 GD_API gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *optimizer,
                                      const gd_group_number *number);
 #define gd_optimizer_set_lr(optimizer, lr, ...) \
-    GD_WITH_OPTIONS_(gd_optimizer_set_lr_at(    \
-        GD_HERE, optimizer, lr,                 \
-        GD_OPTIONS_(gd_group_number, (.group = 0) __VA_OPT__(, ) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(gd_optimizer_set_lr_at(GD_HERE, optimizer, lr, GD_GROUP_NUMBER_(__VA_ARGS__)))
 GD_API gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *optimizer, double lr,
                                         const gd_group_number *number);
 
 typedef struct gd_minimize_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     double clip_norm GD_DEFAULT_(0);  /* max_norm of gd_clip_grad_norm; 0: no clipping */
     double clip_value GD_DEFAULT_(0); /* then: value of gd_clip_grad_value; 0: no clipping */
     gd_schedule *schedule GD_DEFAULT_(nullptr); /* takes a step after the optimizer's */
     /* scales the loss; a step whose gradients overflow is skipped (loss_scale.h) */
     gd_loss_scale *loss_scale GD_DEFAULT_(nullptr);
 } gd_minimize_options;
+#define GD_MINIMIZE_OPTIONS_(...)                                                        \
+    GD_OPTIONS_(gd_minimize_options,                                                     \
+                (.clip_norm = 0, .clip_value = 0, .schedule = NULL, .loss_scale = NULL), \
+                __VA_ARGS__)
 
 /* In a graph: a symbol; fetching it takes one step of the optimizer for this loss. */
-#define gd_minimize(optimizer, loss, ...)                                                    \
-    GD_WITH_OPTIONS_(gd_minimize_at(                                                         \
-        GD_HERE, optimizer, loss,                                                            \
-        GD_OPTIONS_(gd_minimize_options, (.clip_norm = 0, .clip_value = 0, .schedule = NULL, \
-                                          .loss_scale = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_minimize(optimizer, loss, ...) \
+    GD_WITH_OPTIONS_(gd_minimize_at(GD_HERE, optimizer, loss, GD_MINIMIZE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensor *gd_minimize_at(const char *site, gd_optimizer *optimizer, gd_tensor *loss,
                                  const gd_minimize_options *options);
 
 /* --- clipping --------------------------------------------------------------------------------- */
 
 typedef struct gd_clip_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     double norm_type GD_DEFAULT_(2); /* p of the p-norm; INFINITY: the largest absolute value */
     bool error_if_nonfinite
         GD_DEFAULT_(false); /* fails if the norm is infinite or NaN; not in a jit */
 } gd_clip_options;
+#define GD_CLIP_OPTIONS_(...) \
+    GD_OPTIONS_(gd_clip_options, (.norm_type = 2, .error_if_nonfinite = false), __VA_ARGS__)
 
 /* Scales the gradients of the parameters so that the norm of all of them, as one vector, is at most
  * max_norm. Returns the norm before scaling, an f64 tensor of rank 0. Parameters without a gradient
  * are skipped. */
 #define gd_clip_grad_norm(parameters, max_norm, ...) \
-    GD_WITH_OPTIONS_(gd_clip_grad_norm_at(           \
-        GD_HERE, parameters, max_norm,               \
-        GD_OPTIONS_(gd_clip_options,                 \
-                    (.norm_type = 2, .error_if_nonfinite = false) __VA_OPT__(, ) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(                                \
+        gd_clip_grad_norm_at(GD_HERE, parameters, max_norm, GD_CLIP_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensor *gd_clip_grad_norm_at(const char *site, gd_tensors parameters, double max_norm,
                                        const gd_clip_options *options);
 

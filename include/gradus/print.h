@@ -14,6 +14,10 @@
 #ifndef GRADUS_PRINT_H
 #define GRADUS_PRINT_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include <stdio.h>
 
 #include "gradus/options.h"
@@ -24,6 +28,7 @@ extern "C" {
 #endif
 
 typedef struct gd_print_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int precision GD_DEFAULT_(8);     /* digits after the decimal point, 0 to 20 */
     int threshold GD_DEFAULT_(1000);  /* larger tensors are abbreviated */
     int edge_items GD_DEFAULT_(3);    /* elements shown at each end of an abbreviated dimension */
@@ -31,9 +36,10 @@ typedef struct gd_print_options {
     bool describe GD_DEFAULT_(false); /* adds a line with dtype and shape: f32[2,2] */
 } gd_print_options;
 
-#define GD_PRINT_OPTIONS_(...)                                                         \
-    GD_OPTIONS_(gd_print_options, (.precision = 8, .threshold = 1000, .edge_items = 3, \
-                                   .line_width = 75) __VA_OPT__(, ) __VA_ARGS__)
+#define GD_PRINT_OPTIONS_(...)                                                          \
+    GD_OPTIONS_(gd_print_options,                                                       \
+                (.precision = 8, .threshold = 1000, .edge_items = 3, .line_width = 75), \
+                __VA_ARGS__)
 
 /* Prints to the standard output, with a line break at the end. */
 #define gd_print(t, ...) GD_WITH_OPTIONS_(gd_fprint_with(stdout, t, GD_PRINT_OPTIONS_(__VA_ARGS__)))

@@ -36,7 +36,9 @@ GD_API bool gd_profiler_is_on(void);
 /* Frees the measurements. */
 GD_API void gd_profiler_clear(void);
 
-/* The sums over all calls of one kernel of one op. */
+/* The sums over all calls of one kernel of one op. `kernel` has what the kernel says about its calls,
+ * such as the algorithm of a library, or a tile: "tiled: tiles 64x32, 4 parts". Calls for which it says
+ * something else have a row of their own. */
 typedef struct gd_profile_row {
     const char *op, *kernel, *device;
     int64_t calls;

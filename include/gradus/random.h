@@ -3,7 +3,8 @@
  * The generator is counter based (Philox 4x32-10). Its state is a seed and a call number. Each
  * random op takes one call number, whatever its size, and element i of call c is a pure function of
  * (seed, c, i). So the same seed gives the same numbers on every device and for any number of
- * threads. The process has one state, from which all threads take call numbers.
+ * threads. The process has one state, from which all threads take call numbers. A gd_fit has a state
+ * of its own (train.h): while it runs, all functions here mean that one on its thread.
  *
  * C does not define the order in which the arguments of a call are evaluated. If two of them are
  * random calls, as in gd_matmul(gd_randn(a), gd_randn(b)), the compiler decides which one takes the

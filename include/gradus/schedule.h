@@ -19,6 +19,10 @@
 #ifndef GRADUS_SCHEDULE_H
 #define GRADUS_SCHEDULE_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/optim.h"
 #include "gradus/schedules.h"
 

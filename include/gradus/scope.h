@@ -12,18 +12,28 @@
  *   - `return gd_keep(y);` moves a result to the enclosing scope. If there is none, the caller owns
  *     the result and releases it.
  *   - gd_retain(y) takes another reference: y lives until gd_release(y).
- *   - A thread without an open scope owns the objects that calls return, and releases them.
+ *   - A thread without an open scope owns the objects that calls return, and releases them. Of a
+ *     list it owns the array and a reference to each tensor, also if a module or a graph holds the
+ *     tensors, too (gd_module_parameters): gd_release_list drops them all.
+ *   - Functions that look up one object that another one holds (gd_module_at, gd_module_tensor,
+ *     gd_tensor_grad, gd_compiled_optimizer, ...) return no reference. gd_retain takes one.
  *
  * Do not leave a scope by longjmp: the cleanup would not run.
  *
- * A tensor that is used after its scope has ended may show the values of another tensor. The
- * environment variable GRADUS_DEBUG=handles finds such mistakes: handles are not reused, and a call
- * with a freed handle fails. The message names the op and line that created the tensor and the
- * scope that freed it. This costs about 300 bytes for each freed tensor. Debug builds of the
- * library and builds with AddressSanitizer always check, for the latest million tensors.
+ * A tensor that is used after its scope has ended may show the values of another tensor; a module,
+ * loader or session may end the program. The environment variable GRADUS_DEBUG=handles finds such
+ * mistakes: handles are not reused, and a call with a freed one fails. The message names the op and
+ * line that created a tensor, or the kind of another object, and the scope that freed it. This
+ * costs about 300 bytes for each freed tensor, and the structs of other objects. Debug builds of
+ * the library and builds with AddressSanitizer always check, for the latest million tensors and
+ * 16,384 other objects.
  */
 #ifndef GRADUS_SCOPE_H
 #define GRADUS_SCOPE_H
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
 
 #include "gradus/tensor.h"
 
@@ -95,7 +105,8 @@ GD_API gd_tensors gd_keep_list(gd_tensors list);
 #define gd_listed(...) gd_list_copy(gd_list(__VA_ARGS__))
 GD_API gd_tensors gd_list_copy(gd_tensors list);
 
-GD_API void gd_release_list(gd_tensors list); /* for a thread without a scope */
+/* For a thread without a scope: drops the references that it got with a list. */
+GD_API void gd_release_list(gd_tensors list);
 
 /* The number of live tensors, views and lists of the process, for leak checks. */
 GD_API int64_t gd_live_objects(void);

@@ -14,6 +14,10 @@
 #ifndef GRADUS_SESSION_H
 #define GRADUS_SESSION_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/autocast.h"
 #include "gradus/graph.h"
 
@@ -24,6 +28,7 @@ extern "C" {
 typedef struct gd_session gd_session;
 
 typedef struct gd_session_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     gd_device *device GD_DEFAULT_(nullptr); /* NULL: the default device */
     /* The level of optimization.
      * 0: the same bits as eager ops, also in branches, loops and gradients; only common
@@ -45,15 +50,15 @@ typedef struct gd_session_options {
      * setting of the thread that creates the session. */
     int tf32 GD_DEFAULT_(-1);
 } gd_session_options;
+#define GD_SESSION_OPTIONS_(...)                                                          \
+    GD_OPTIONS_(gd_session_options,                                                       \
+                (.device = NULL, .level = 2, .plans = 32, .memory_limit = 0, .tf32 = -1), \
+                __VA_ARGS__)
 
 /* A session in the current scope; it holds the graph. NULL, with the failure recorded, if out of
  * memory. */
-#define gd_session_new(graph, ...)                                                           \
-    GD_WITH_OPTIONS_(gd_session_new_at(                                                      \
-        GD_HERE, graph,                                                                      \
-        GD_OPTIONS_(gd_session_options,                                                      \
-                    (.device = NULL, .level = 2, .plans = 32, .memory_limit = 0, .tf32 = -1) \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_session_new(graph, ...) \
+    GD_WITH_OPTIONS_(gd_session_new_at(GD_HERE, graph, GD_SESSION_OPTIONS_(__VA_ARGS__)))
 GD_API gd_session *gd_session_new_at(const char *site, gd_graph *graph,
                                      const gd_session_options *options);
 
@@ -65,18 +70,19 @@ GD_API gd_session *gd_session_new_at(const char *site, gd_graph *graph,
 #define gd_nothing   ((gd_tensors){NULL, 0})
 
 typedef struct gd_run_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     /* Tensors to which the fetches are written, in order. They have the shapes of the fetches;
      * dtypes are converted. A NULL entry or a missing one at the end: a buffer of the session. */
     gd_tensors into GD_DEFAULT_({});
 } gd_run_options;
+#define GD_RUN_OPTIONS_(...) GD_OPTIONS_(gd_run_options, (.into = {NULL, 0}), __VA_ARGS__)
 
 /* Computes `fetches` and returns their values, in the current scope. The buffers belong to the
  * session, which reuses them once they are released. If the call fails, no variable has changed and
  * the list holds error tensors. */
 #define gd_session_run(session, feeds, fetches, ...) \
-    GD_WITH_OPTIONS_(gd_session_run_at(              \
-        GD_HERE, session, feeds, fetches,            \
-        GD_OPTIONS_(gd_run_options, (.into = {NULL, 0}) __VA_OPT__(, ) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(                                \
+        gd_session_run_at(GD_HERE, session, feeds, fetches, GD_RUN_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensors gd_session_run_at(const char *site, gd_session *session, gd_tensors feeds,
                                     gd_tensors fetches, const gd_run_options *options);
 
@@ -99,7 +105,7 @@ typedef struct gd_plan_memory {
 GD_API gd_status gd_session_plan_at(const char *site, gd_session *session, gd_tensors feeds,
                                     gd_tensors fetches, gd_plan_memory *memory);
 
-/* The plan as text after all passes, one line for each step. free() it. */
+/* The plan as text after all passes, one line for each step, with its kernel. free() it. */
 #define gd_session_plan_text(...) gd_session_plan_text_at(GD_HERE, __VA_ARGS__)
 GD_API char *gd_session_plan_text_at(const char *site, gd_session *session, gd_tensors feeds,
                                      gd_tensors fetches);

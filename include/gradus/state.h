@@ -10,16 +10,21 @@
  * Small values (step counts, the generator's seed) are strings in the file's metadata. Tied tensors
  * are written once and can be loaded by any of their names.
  *
- * A load that fails changes nothing. Values are copied into the existing tensors: handles stay the
+ * A load that fails changes nothing, except if the file becomes shorter or unreadable, or a device
+ * fails, while tensors are written; the message then says so. Values are copied into the existing tensors: handles stay the
  * same, and floats are converted to the dtype of each tensor. A file may hold more parts than are
  * loaded: gd_load_state(path, gd_part("net", net)) reads only the weights.
  *
  * Saving replaces the old file atomically, after the new one is complete on the disk: a killed
  * process or a full disk leaves the old file. Files may be larger than the free memory: tensors are
- * written one by one and read through a memory map. Do not truncate a file while it is being read.
+ * written and read one by one.
  */
 #ifndef GRADUS_STATE_H
 #define GRADUS_STATE_H
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
 
 #include "gradus/options.h"
 #include "gradus/scope.h"
@@ -66,6 +71,7 @@ extern "C" {
 /* --- saving ----------------------------------------------------------------------------------- */
 
 typedef struct gd_save_state_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     /* For a path that ends in ".index.json": the most bytes of tensors in one shard; a larger
      * tensor has its own shard. 0: 5 GB, as in Hugging Face. */
     int64_t shard_bytes GD_DEFAULT_(0);
@@ -73,6 +79,8 @@ typedef struct gd_save_state_options {
      * if the checksum does not match. Other programs see an ordinary string. */
     bool checksum GD_DEFAULT_(false);
 } gd_save_state_options;
+#define GD_SAVE_STATE_OPTIONS_(...) \
+    GD_OPTIONS_(gd_save_state_options, (.shard_bytes = 0, .checksum = false), __VA_ARGS__)
 
 /* A path that ends in ".index.json" is an index of shards, as Hugging Face writes them:
  *
@@ -83,11 +91,8 @@ typedef struct gd_save_state_options {
  * removed once the new index is in place; until then the new shards have other names. Load with the
  * same path. */
 #define gd_save_state(path, ...) gd_save_state_at(GD_HERE, path, gd_parts(__VA_ARGS__), NULL)
-#define gd_save_state_with(path, parts, ...)                                                      \
-    GD_WITH_OPTIONS_(                                                                             \
-        gd_save_state_at(GD_HERE, path, parts,                                                    \
-                         GD_OPTIONS_(gd_save_state_options, (.shard_bytes = 0, .checksum = false) \
-                                                                __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_save_state_with(path, parts, ...) \
+    GD_WITH_OPTIONS_(gd_save_state_at(GD_HERE, path, parts, GD_SAVE_STATE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_save_state_at(const char *site, const char *path, gd_state_parts parts,
                                   const gd_save_state_options *options);
 
@@ -103,6 +108,7 @@ typedef struct gd_load_report {
 } gd_load_report;
 
 typedef struct gd_load_state_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     /* Loads what fits and reports the rest here. NULL: everything must fit. */
     gd_load_report *partial GD_DEFAULT_(nullptr);
     /* Loads only names of the file with this prefix ("model."), which is removed. */
@@ -112,13 +118,13 @@ typedef struct gd_load_state_options {
     const char *(*rename)(const char *name, void *user)GD_DEFAULT_(nullptr);
     void *user GD_DEFAULT_(nullptr);
 } gd_load_state_options;
+#define GD_LOAD_STATE_OPTIONS_(...)    \
+    GD_OPTIONS_(gd_load_state_options, \
+                (.partial = NULL, .prefix = NULL, .rename = NULL, .user = NULL), __VA_ARGS__)
 
 #define gd_load_state(path, ...) gd_load_state_at(GD_HERE, path, gd_parts(__VA_ARGS__), NULL)
-#define gd_load_state_with(path, parts, ...)                                                 \
-    GD_WITH_OPTIONS_(gd_load_state_at(                                                       \
-        GD_HERE, path, parts,                                                                \
-        GD_OPTIONS_(gd_load_state_options, (.partial = NULL, .prefix = NULL, .rename = NULL, \
-                                            .user = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_load_state_with(path, parts, ...) \
+    GD_WITH_OPTIONS_(gd_load_state_at(GD_HERE, path, parts, GD_LOAD_STATE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts parts,
                                   const gd_load_state_options *options);
 

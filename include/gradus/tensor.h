@@ -257,7 +257,8 @@ GD_API gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype);
 GD_API gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype,
                                    const void *data);
 
-/* A tensor of rank 0: gd_scalar(2) is f32; gd_scalar_of(2, GD_I64) has another dtype. */
+/* A tensor of rank 0: gd_scalar(2) is f32; gd_scalar_of(2, GD_I64) has another dtype. Elementwise
+ * ops take numbers as they are: gd_mul(x, 2) (operand.h). */
 #define gd_scalar(...) gd_scalar_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_scalar_at(const char *site, double value);
 #define gd_scalar_of(value, dtype) gd_scalar_of_at(GD_HERE, gd_number_of(value), dtype)

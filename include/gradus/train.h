@@ -16,6 +16,10 @@
 #ifndef GRADUS_TRAIN_H
 #define GRADUS_TRAIN_H
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
 #include "gradus/callback.h"
 #include "gradus/callbacks.h"
 #include "gradus/loader.h"
@@ -55,12 +59,14 @@ extern "C" {
 #endif
 
 typedef struct gd_compile_options {
-    /* An optimizer's record with options, or an optimizer of the net's parameters. */
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    /* An optimizer's record with options, or an optimizer of parameters of this net. */
     const char *optimizer GD_DEFAULT_("adam"); /* "adamw lr=0.001 weight_decay=0.1"; NULL: none */
     gd_optimizer *optimizer_object GD_DEFAULT_(nullptr);
     /* A schedule's record with options, or a schedule of that optimizer. It takes a step after each
-     * optimizer step. If `steps` is not given (cosine, one_cycle), it is as long as the first
-     * gd_fit. */
+     * optimizer step. A schedule with a length (cosine, one_cycle, linear, polynomial) whose `steps`
+     * are not given is as long as the first gd_fit, with its warm-up. Later calls of gd_fit train
+     * with its last rate, and say so; gd_compile starts anew. */
     const char *schedule GD_DEFAULT_(nullptr); /* "cosine warmup=100" */
     gd_schedule *schedule_object GD_DEFAULT_(nullptr);
     /* The record of a loss layer ("_loss" may be left out) with options, or a function. */
@@ -77,17 +83,17 @@ typedef struct gd_compile_options {
     double clip_norm GD_DEFAULT_(0);  /* max_norm of gd_clip_grad_norm; 0: no clipping */
     double clip_value GD_DEFAULT_(0); /* value of gd_clip_grad_value; 0: no clipping */
 } gd_compile_options;
+#define GD_COMPILE_OPTIONS_(...)                                                                  \
+    GD_OPTIONS_(gd_compile_options,                                                               \
+                (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,                 \
+                 .schedule_object = NULL, .loss = NULL, .loss_function = NULL, .loss_user = NULL, \
+                 .metrics = NULL, .metric_objects = {NULL, 0}, .precision = "f32",                \
+                 .accumulate = 1, .clip_norm = 0, .clip_value = 0),                               \
+                __VA_ARGS__)
 
 /* The net holds the objects. Compiling it again starts with new optimizer state. */
-#define gd_compile(net, ...)                                                               \
-    GD_WITH_OPTIONS_(gd_compile_at(                                                        \
-        GD_HERE, net,                                                                      \
-        GD_OPTIONS_(gd_compile_options,                                                    \
-                    (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,      \
-                     .schedule_object = NULL, .loss = NULL, .loss_function = NULL,         \
-                     .loss_user = NULL, .metrics = NULL, .metric_objects = {NULL, 0},      \
-                     .precision = "f32", .accumulate = 1, .clip_norm = 0, .clip_value = 0) \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_compile(net, ...) \
+    GD_WITH_OPTIONS_(gd_compile_at(GD_HERE, net, GD_COMPILE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options);
 
 /* The optimizer and the schedule of a compiled net, or NULL. If the net has unknown sizes (GD_ANY),
@@ -130,7 +136,7 @@ static inline gd_fit_data gd_fit_tensors_(gd_tensors list) {
 #endif
 
 /* A user-defined training step: computes the loss, calls gd_backward, and returns the loss. Then
- * the compiled optimizer takes its step. A function that uses its own optimizers (a GAN) needs
+ * the compiled optimizer takes its step; if no parameter has a gradient, that is a failure. A function that uses its own optimizers (a GAN) needs
  * .optimizer = NULL. It is traced like the function of a gd_jit. */
 typedef gd_tensor *(*gd_step_fn)(gd_module *net, gd_tensors batch, void *user);
 
@@ -142,10 +148,10 @@ typedef enum gd_progress {
 } gd_progress;
 
 typedef struct gd_fit_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t epochs GD_DEFAULT_(0);    /* 0: one, or the number that max_steps needs */
     int64_t max_steps GD_DEFAULT_(0); /* ends after this many batches in total; 0: no limit */
-    gd_loader *validation GD_DEFAULT_(nullptr);
-    gd_dataset *validation_dataset GD_DEFAULT_(nullptr);
+    const void *validation GD_DEFAULT_(nullptr); /* a gd_loader or a gd_dataset */
     gd_tensors validation_tensors GD_DEFAULT_({nullptr, 0});
     /* the fraction of tensors or of a dataset that is used for validation instead of training */
     double validation_split GD_DEFAULT_(0);
@@ -159,29 +165,38 @@ typedef struct gd_fit_options {
     int64_t batch GD_DEFAULT_(32);
     bool shuffle GD_DEFAULT_(true);
     int workers GD_DEFAULT_(0);
+    /* of the order of the samples, and if it is not 0 of all random numbers of the run */
     uint64_t seed GD_DEFAULT_(0);
     gd_progress progress GD_DEFAULT_(GD_PROGRESS_AUTO);
     /* Ctrl-C ends the run after the current batch; the previous handler is restored at the end */
     bool interrupt GD_DEFAULT_(true);
     bool jit GD_DEFAULT_(true); /* false: trains eagerly */
 } gd_fit_options;
+#define GD_FIT_OPTIONS_(...)                                                                       \
+    GD_OPTIONS_(gd_fit_options,                                                                    \
+                (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_tensors = {NULL, 0}, \
+                 .validation_split = 0, .class_weights = NULL, .callbacks = {NULL, 0},             \
+                 .resume = NULL, .step = NULL, .step_user = NULL, .batch = 32, .shuffle = true,    \
+                 .workers = 0, .seed = 0, .progress = GD_PROGRESS_AUTO, .interrupt = true,         \
+                 .jit = true),                                                                     \
+                __VA_ARGS__)
 
 /* Trains and returns the history, one row for each epoch. While a failure is recorded, it does
  * nothing. If it fails, it returns NULL; the net keeps the state after the last batch.
  *
  * An epoch that Ctrl-C or a callback has ended early has a row without validation; an epoch that
- * .max_steps has ended is validated. Modes of modules are restored at the end.
+ * .max_steps has ended is validated. Modes of modules are restored at the end. A net has one gd_fit
+ * at a time: in a callback of its run, another one fails.
+ *
+ * A run draws its random numbers (dropout, gd_randn in a .step or a callback, weights of layers
+ * that it builds) from a generator of its own, whose state is part of its checkpoints. So several
+ * threads can train, and each resumes to the same bits. Without .seed it continues the generator of
+ * the process (random.h), which continues after the run; runs that begin at the same state draw
+ * the same numbers. With .seed the numbers depend on .seed alone.
+ *
  * docs/guide/training.md has the details. */
-#define gd_fit(net, data, ...)                                                                    \
-    GD_WITH_OPTIONS_(gd_fit_at(                                                                   \
-        GD_HERE, net, GD_FIT_DATA_(data),                                                         \
-        GD_OPTIONS_(gd_fit_options,                                                               \
-                    (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_dataset = NULL, \
-                     .validation_tensors = {NULL, 0}, .validation_split = 0,                      \
-                     .class_weights = NULL, .callbacks = {NULL, 0}, .resume = NULL, .step = NULL, \
-                     .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0, .seed = 0,    \
-                     .progress = GD_PROGRESS_AUTO, .interrupt = true, .jit = true) __VA_OPT__(, ) \
-                        __VA_ARGS__)))
+#define gd_fit(net, data, ...) \
+    GD_WITH_OPTIONS_(gd_fit_at(GD_HERE, net, GD_FIT_DATA_(data), GD_FIT_OPTIONS_(__VA_ARGS__)))
 GD_API gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
                              const gd_fit_options *options);
 
@@ -190,31 +205,30 @@ GD_API gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
 GD_API void gd_fit_interrupt(void);
 
 typedef struct gd_evaluate_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t batch GD_DEFAULT_(32); /* for tensors and datasets */
     int workers GD_DEFAULT_(0);
     bool jit GD_DEFAULT_(true);
     gd_progress progress GD_DEFAULT_(GD_PROGRESS_NONE);
 } gd_evaluate_options;
+#define GD_EVALUATE_OPTIONS_(...)                                                       \
+    GD_OPTIONS_(gd_evaluate_options,                                                    \
+                (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE), \
+                __VA_ARGS__)
 
 /* Loss and metrics on data, in eval mode and without gradients: a history of one row, "loss" first.
  * The net's mode is restored. */
-#define gd_evaluate(net, data, ...)                                                        \
-    GD_WITH_OPTIONS_(gd_evaluate_at(                                                       \
-        GD_HERE, net, GD_FIT_DATA_(data),                                                  \
-        GD_OPTIONS_(gd_evaluate_options,                                                   \
-                    (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE) \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_evaluate(net, data, ...) \
+    GD_WITH_OPTIONS_(               \
+        gd_evaluate_at(GD_HERE, net, GD_FIT_DATA_(data), GD_EVALUATE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
                                   const gd_evaluate_options *options);
 
 /* The first output of the net for all samples, in eval mode. A list of tensors or a dataset has
  * only inputs here (gd_predict(net, gd_list(x))); the targets of a loader are ignored. */
-#define gd_predict(net, data, ...)                                                         \
-    GD_WITH_OPTIONS_(gd_predict_at(                                                        \
-        GD_HERE, net, GD_FIT_DATA_(data),                                                  \
-        GD_OPTIONS_(gd_evaluate_options,                                                   \
-                    (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE) \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_predict(net, data, ...) \
+    GD_WITH_OPTIONS_(              \
+        gd_predict_at(GD_HERE, net, GD_FIT_DATA_(data), GD_EVALUATE_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
                                 const gd_evaluate_options *options);
 

@@ -92,12 +92,12 @@ static gd_status run_backward(gd_tensor *result, const gd_backward_options *o) {
 }
 
 gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_options *options) {
-    static const gd_backward_options none;
+    options = options ? options : GD_BACKWARD_OPTIONS_();
     if (gd_failed()) return gd_error_status(); /* after a failure nothing changes */
     GD_CALLED_FROM(site);
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    gd_status status = run_backward(result, options ? options : &none);
+    gd_status status = run_backward(result, options);
     return gd_report(site, gd_attempt_end(&attempt, status));
 }
 
@@ -211,8 +211,7 @@ static gd_status fail_unused(const gd_tensor *x, int64_t i) {
 
 gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs,
                       const gd_grad_options *options) {
-    static const gd_grad_options none;
-    if (!options) options = &none;
+    options = options ? options : GD_GRAD_OPTIONS_();
     GD_CALLED_FROM(site);
     if (inputs.count < 0 || !inputs.at) inputs.count = 0;
     gd_tensor **results = gd_list_new(inputs.count);

@@ -267,14 +267,13 @@ static gd_status check_gradients(gd_fn fn, gd_tensors inputs, void *user,
 
 gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *user,
                           const gd_gradcheck_options *options) {
-    static const gd_gradcheck_options usual = {
-        .step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6};
+    options = options ? options : GD_GRADCHECK_OPTIONS_();
     if (gd_failed()) return gd_error_status();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_rng before = gd_rng_state();
-    gd_status status = check_gradients(fn, inputs, user, options ? options : &usual);
+    gd_status status = check_gradients(fn, inputs, user, options);
     gd_rng_restore(before);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);

@@ -17,7 +17,8 @@ static gd_status add_accumulator(gd_walker *w, gd_node *node, gd_tensor *leaf, i
     int n = node ? node->n_out : 1;
     gd_tensor **grads = gd_calloc((size_t)n, sizeof *grads);
     if (!grads) return gd_no_memory(NULL, "for gradients");
-    w->accumulators[w->count] = (gd_accumulator){.node = node, .leaf = leaf, .grads = grads};
+    w->accumulators[w->count] =
+        (gd_accumulator){.node = node, .leaf = leaf, .grads = grads, .target = -1};
     *index = w->count++;
     return GD_OK;
 }
@@ -31,6 +32,7 @@ void gd_walker_free(gd_walker *w) {
         gd_free(w->accumulators[i].grads);
     }
     gd_free(w->accumulators);
+    gd_free(w->next_target);
     gd_map_free(&w->at);
 }
 
@@ -43,15 +45,27 @@ bool gd_walker_ends_at(const gd_walker *w, const gd_node *node) {
 
 /* --- the nodes of a walk ---------------------------------------------------------------------- */
 
-bool gd_walker_is_target(const gd_walker *w, const gd_node *node, int index,
-                         const gd_tensor *leaf) {
+bool gd_walker_is_target(const gd_walker *w, const gd_accumulator *a, int index) {
     const gd_walk *walk = w->walk;
-    if (!walk->inputs) return leaf != NULL; /* backward: every leaf */
-    for (int64_t i = 0; i < walk->n_inputs; i++) {
-        const gd_tensor *t = walk->inputs[i];
-        if (leaf ? t == leaf : (node && t->node == node && t->node_index == index)) return true;
-    }
+    if (!walk->inputs) return a->leaf != NULL; /* backward: every leaf */
+    for (int i = a->target; i >= 0; i = w->next_target[i])
+        if (a->leaf || walk->inputs[i]->node_index == index) return true;
     return false;
+}
+
+static gd_status find_targets(gd_walker *w) {
+    const gd_walk *walk = w->walk;
+    if (!walk->inputs) return GD_OK;
+    w->next_target = gd_malloc((size_t)(walk->n_inputs + 1) * sizeof *w->next_target);
+    if (!w->next_target) return gd_no_memory(NULL, "for a backward pass");
+    for (int i = 0; i < walk->n_inputs; i++) {
+        const gd_tensor *t = walk->inputs[i];
+        const int k = gd_walker_find(w, t->node ? (const void *)t->node : t);
+        if (k < 0) continue;
+        w->next_target[i] = w->accumulators[k].target;
+        w->accumulators[k].target = i;
+    }
+    return GD_OK;
 }
 
 static gd_status collect_nodes(gd_walker *w) {
@@ -76,7 +90,7 @@ static gd_status collect_nodes(gd_walker *w) {
             w->accumulators[k].pending++;
         }
     }
-    return GD_OK;
+    return find_targets(w);
 }
 
 static int compare_later_first(const void *a, const void *b, void *context) {
@@ -111,7 +125,7 @@ void gd_walker_mark_needed(gd_walker *w, const int *order) {
     for (int i = w->count; i-- > 0;) { /* from the earliest */
         gd_accumulator *p = &w->accumulators[order[i]];
         if (p->leaf) {
-            p->needed = gd_walker_is_target(w, NULL, 0, p->leaf);
+            p->needed = gd_walker_is_target(w, p, 0);
             continue;
         }
         const int n_in = stops_gradient(w, p->node) ? 0 : p->node->n_in;
@@ -122,7 +136,7 @@ void gd_walker_mark_needed(gd_walker *w, const int *order) {
         }
         p->needed = p->has_requested_ancestor;
         for (int k = 0; k < p->node->n_out && !p->needed; k++)
-            p->needed = gd_walker_is_target(w, p->node, k, NULL);
+            p->needed = gd_walker_is_target(w, p, k);
     }
 }
 
@@ -157,9 +171,9 @@ static void mark_reached(gd_walker *w, const int *order, bool *reached) {
 static gd_status check_no_hooks(const gd_walker *w) {
     for (int i = 0; i < w->count; i++) {
         const gd_accumulator *p = &w->accumulators[i];
-        const gd_hook *hook = p->node                                    ? p->node->hooks
-                              : gd_walker_is_target(w, NULL, 0, p->leaf) ? p->leaf->hooks
-                                                                         : NULL;
+        const gd_hook *hook = p->node                        ? p->node->hooks
+                              : gd_walker_is_target(w, p, 0) ? p->leaf->hooks
+                                                             : NULL;
         if (hook)
             return gd_fail(GD_E_UNSUPPORTED,
                            "the hook of %s is on a tensor whose gradient goes through a branch or "

@@ -11,6 +11,7 @@ typedef struct gd_accumulator {
     gd_node *node; /* NULL: a leaf */
     gd_tensor *leaf;
     gd_tensor **grads;           /* one for each output; 1 for a leaf */
+    int target;                  /* the first input of the walk that is one of these; -1: none */
     int pending;                 /* leaf: users that are not visited yet */
     bool done;                   /* leaf: its gradient is delivered */
     bool needed;                 /* its gradient, or the gradient of an ancestor, is requested */
@@ -22,6 +23,7 @@ typedef struct gd_walker {
     int count, capacity;
     gd_map at; /* from nodes and leaves to indices of accumulators */
     const gd_walk *walk;
+    int *next_target; /* for each input of the walk: the next one of its accumulator; -1: none */
 } gd_walker;
 
 /* The index of the accumulator of a node or a leaf; -1: none. */
@@ -36,8 +38,8 @@ gd_status gd_walker_collect(gd_walker *w, int **order);
 /* Sets `needed` and `has_requested_ancestor` of all accumulators. */
 void gd_walker_mark_needed(gd_walker *w, const int *order);
 
-/* Whether the gradient of a leaf, or of output `index` of a node, is requested. */
-bool gd_walker_is_target(const gd_walker *w, const gd_node *node, int index, const gd_tensor *leaf);
+/* Whether the gradient of a leaf (index 0), or of output `index` of a node, is requested. */
+bool gd_walker_is_target(const gd_walker *w, const gd_accumulator *a, int index);
 
 /* Whether the walk ends at this node. */
 bool gd_walker_ends_at(const gd_walker *w, const gd_node *node);

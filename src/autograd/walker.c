@@ -133,8 +133,7 @@ static gd_status fill_args(gd_walker *w, gd_accumulator *p, gd_rule_args *a) {
 static gd_status call_node_hooks(gd_walker *w, gd_accumulator *p) {
     const gd_node *node = p->node;
     for (int i = 0; i < node->n_out && node->hooks; i++) {
-        const bool elsewhere =
-            gd_walks_stay_inside && !node->graph && gd_walker_is_target(w, node, i, NULL);
+        const bool elsewhere = gd_walks_stay_inside && !node->graph && gd_walker_is_target(w, p, i);
         if (p->grads[i] && !elsewhere) GD_TRY(gd_call_hooks(node->hooks, i, &p->grads[i]));
     }
     return GD_OK;

@@ -90,12 +90,12 @@ typedef struct native_kernel {
 typedef struct toolchain {
     const gd_native_target *target;
     struct stat identity; /* of the compiler */
-    char compiler[GD_NATIVE_PATH], directory[GD_NATIVE_PATH];
+    char compiler[GD_NATIVE_PATH];
+    int folder; /* of compiled kernels, open; -1: none */
 } toolchain;
 
-static void kernel_path(const toolchain *w, const native_kernel *k,
-                        char file[GD_NATIVE_PATH + 64]) {
-    snprintf(file, GD_NATIVE_PATH + 64, "%s/%s.so", w->directory, k->key);
+static void kernel_name(const native_kernel *k, char name[GD_NATIVE_NAME]) {
+    snprintf(name, GD_NATIVE_NAME, "%s.so", k->key);
 }
 
 static bool print_text(const toolchain *w, native_kernel *k) {
@@ -123,23 +123,37 @@ static void compute_key(const toolchain *w, native_kernel *k) {
     gd_native_hash_text(&h, k->key);
 }
 
+/* Loads the library of an open file. dlopen knows a loaded library by the text of its path, and a
+ * number of a descriptor is used again: so the text contains the number of the load, whose binary
+ * digits are written as "/" and "/.", which lead nowhere else. The lock is held. */
+static void *load_library(int fd) {
+    static unsigned loads;
+    char path[128] = "/proc/self/fd";
+    loads++;
+    for (unsigned digit = 1; digit; digit *= 2) strcat(path, loads & digit ? "/." : "/");
+    snprintf(path + strlen(path), 16, "/%d", fd);
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
 /* Loads a kernel from the cache. NULL: the file is missing, damaged or of another kernel, which
  * shows in the function's name: it contains the key. */
 static gd_compiled_fn load_kernel(const toolchain *w, const native_kernel *k) {
-    char file[GD_NATIVE_PATH + 64], name[GD_NATIVE_KEY + 16];
-    kernel_path(w, k, file);
-    if (!gd_native_is_sealed(file)) return NULL;
+    char file[GD_NATIVE_NAME], name[GD_NATIVE_KEY + 16];
+    kernel_name(k, file);
+    const int fd = gd_native_open_sealed(w->folder, file);
+    if (fd < 0) return NULL;
     snprintf(name, sizeof name, "gd_native_%s", k->key);
     pthread_mutex_lock(&loader_lock);
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    void *library = load_library(fd);
     void *found = library ? dlsym(library, name) : NULL;
     if (library && !found) dlclose(library);
     pthread_mutex_unlock(&loader_lock);
     gd_compiled_fn fn = NULL;
     if (found) {
         memcpy(&fn, &found, sizeof fn); /* C has no cast from void * to a function pointer */
-        gd_native_touch(file);
+        gd_native_touch(fd);
     }
+    close(fd);
     return fn;
 }
 
@@ -191,27 +205,26 @@ static gd_native_run compile_file(toolchain *w, char *source, char *object) {
     argv[n++] = source;
     argv[n++] = "-lm";
     argv[n] = NULL;
-    const gd_native_run run = gd_native_run_compiler(argv);
-    return run == GD_NATIVE_RAN && !gd_native_seal(object) ? GD_NATIVE_FAILED : run;
+    const gd_native_run run = gd_native_run_compiler(w->folder, argv);
+    return run == GD_NATIVE_RAN && !gd_native_seal(w->folder, object) ? GD_NATIVE_FAILED : run;
 }
 
 /* Compiles into a temporary file, which then gets the names of the kernels, so that no reader sees
  * an incomplete file. */
 static gd_native_run build_kernels(toolchain *w, native_kernel *const *list, int n) {
-    char source[GD_NATIVE_PATH + 64], object[GD_NATIVE_PATH + 64], file[GD_NATIVE_PATH + 64];
-    snprintf(source, sizeof source, "%s/new-XXXXXX.c", w->directory);
-    const int fd = mkostemps(source, 2, O_CLOEXEC);
+    char source[GD_NATIVE_NAME], object[GD_NATIVE_NAME], name[GD_NATIVE_NAME];
+    const int fd = gd_native_create(w->folder, ".c", source);
     if (fd < 0) return GD_NATIVE_FAILED;
     const bool written = write_source(w, list, n, fd);
     gd_native_run run = close(fd) == 0 && written ? GD_NATIVE_RAN : GD_NATIVE_FAILED;
     snprintf(object, sizeof object, "%.*s.so", (int)strlen(source) - 2, source);
     if (run == GD_NATIVE_RAN) run = compile_file(w, source, object);
     for (int i = 0; i < n && run == GD_NATIVE_RAN; i++) {
-        kernel_path(w, list[i], file);
-        if (!gd_native_name(object, file)) run = GD_NATIVE_FAILED;
+        kernel_name(list[i], name);
+        if (!gd_native_name(w->folder, object, name)) run = GD_NATIVE_FAILED;
     }
-    unlink(source);
-    unlink(object);
+    unlinkat(w->folder, source, 0);
+    unlinkat(w->folder, object, 0);
     pthread_mutex_lock(&entries_lock);
     counts.runs++;
     pthread_mutex_unlock(&entries_lock);
@@ -248,26 +261,44 @@ static void build_missing(toolchain *w, native_kernel *list, int n, char why[GD_
         load_compiled(w, missing, count);
         any = true;
     }
-    if (any) gd_native_trim(w->directory);
+    if (any) gd_native_trim(w->folder);
 }
 
-/* Finds the cache and the compiler. False: the reason is in `why`. */
+/* Opens the folder of kernels and finds the compiler. */
+static bool find_folder_and_compiler(toolchain *w, char why[GD_NATIVE_WHY]) {
+    w->folder = gd_native_open_folder(why);
+    if (w->folder < 0) return false;
+    if (access("/proc/self/fd", X_OK) != 0) {
+        snprintf(why, GD_NATIVE_WHY,
+                 "there is no /proc/self/fd, through which checked files are loaded; mount /proc");
+        return false;
+    }
+    if (gd_native_find_compiler(w->compiler, sizeof w->compiler, &w->identity)) return true;
+    gd_native_no_compiler(why);
+    return false;
+}
+
+/* Finds the cache and the compiler. False: the reason is in `why`. Close w->folder in any case. */
 static bool find_tools(toolchain *w, char why[GD_NATIVE_WHY]) {
+    w->folder = -1;
     const char *on = secure_getenv("GRADUS_NATIVE");
     snprintf(why, GD_NATIVE_WHY, "GRADUS_NATIVE is 0");
     if (on && strcmp(on, "0") == 0) return false; /* turned off by the user: no warning */
-    const bool directory = gd_native_directory(w->directory, sizeof w->directory, why);
-    const bool compiler =
-        directory && gd_native_find_compiler(w->compiler, sizeof w->compiler, &w->identity);
-    if (directory && !compiler) gd_native_no_compiler(why);
-    if (!compiler) warn_once(why);
-    return compiler;
+    if (find_folder_and_compiler(w, why)) return true;
+    warn_once(why);
+    return false;
+}
+
+static void close_tools(const toolchain *w) {
+    if (w->folder >= 0) close(w->folder);
 }
 
 bool gd_native_is_ready(void) {
     char why[GD_NATIVE_WHY];
     toolchain w = {.target = NULL};
-    return find_tools(&w, why);
+    const bool ready = find_tools(&w, why);
+    close_tools(&w);
+    return ready;
 }
 
 static void make_kernels(native_kernel *list, int n, const gd_native_target *target,
@@ -286,6 +317,7 @@ static void make_kernels(native_kernel *list, int n, const gd_native_target *tar
     }
     if (ready) build_missing(w, list, n, why);
     for (int i = 0; i < n; i++) free(list[i].text);
+    close_tools(w);
     gd_free(w);
 }
 

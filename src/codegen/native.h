@@ -2,8 +2,9 @@
  *
  * The printer (dialect.h) writes the source of a kernel, and the system's C compiler compiles it to
  * a shared object. The file stays in a cache; its name is a hash of the source, the flags and the
- * compiler. Without a compiler or a cache there is no kernel, and the caller runs something else. A
- * warning in the log, once in a process, names what is missing.
+ * compiler. It is loaded through the descriptor with which its checksum was read, so that it cannot
+ * be exchanged in between; that needs /proc. Without a compiler or a cache there is no kernel, and
+ * the caller runs something else. A warning in the log, once in a process, names what is missing.
  *
  * docs/guide/environment.md lists the environment variables: GRADUS_NATIVE, GRADUS_CC,
  * GRADUS_CC_TIMEOUT, GRADUS_CACHE and GRADUS_CACHE_MB.
@@ -65,30 +66,37 @@ void gd_native_forget(void);
  * cut after GD_NATIVE_SHOWN bytes. */
 enum { GD_NATIVE_WHY = 512, GD_NATIVE_SHOWN = 256 };
 
-/* Finds the path of the compiler as a shell does. If there is none, gd_native_no_compiler writes
- * why. */
+/* Finds the absolute path of the compiler as a shell does. If there is none, gd_native_no_compiler
+ * writes why. */
 bool gd_native_find_compiler(char *path, size_t size, struct stat *identity);
 void gd_native_no_compiler(char why[GD_NATIVE_WHY]);
 
 typedef enum gd_native_run { GD_NATIVE_RAN, GD_NATIVE_FAILED, GD_NATIVE_HUNG } gd_native_run;
-/* Runs the compiler and waits at most GRADUS_CC_TIMEOUT seconds. */
-gd_native_run gd_native_run_compiler(char *const *argv);
+/* Runs the compiler in a folder, whose files it finds by their names alone, and waits at most
+ * GRADUS_CC_TIMEOUT seconds. */
+gd_native_run gd_native_run_compiler(int folder, char *const *argv);
 
-/* --- the cache (native_cache.c) --------------------------------------------------------------- */
+/* --- the cache (native_folder.c, native_cache.c) ---------------------------------------------- */
 
-enum { GD_NATIVE_PATH = 1024, GD_NATIVE_KEY = 33 };
+enum { GD_NATIVE_PATH = 1024, GD_NATIVE_KEY = 33, GD_NATIVE_NAME = 48 };
 
-/* The cache directory, created if missing, with all links resolved. False: the reason is in
- * `why`. */
-bool gd_native_directory(char *path, size_t size, char why[GD_NATIVE_WHY]);
+/* Opens the folder of compiled kernels, "kernels" in the cache folder, and creates what is missing
+ * of its path. No other user can write to it or exchange it: the owners and modes of it and of all
+ * folders above are checked. close() the result. -1: the reason is in `why`. */
+int gd_native_open_folder(char why[GD_NATIVE_WHY]);
 
-/* Appends a checksum to a finished file; checks it. A truncated file, or one that another program
- * wrote, must not be loaded. */
-bool gd_native_seal(const char *path);
-bool gd_native_is_sealed(const char *path);
+/* Creates a temporary file with a name of its own, which ends in ".c", ".so" or ".bin", and opens
+ * it for writing. */
+int gd_native_create(int folder, const char *end, char name[GD_NATIVE_NAME]);
+
+/* Appends a checksum to a finished file. */
+bool gd_native_seal(int folder, const char *name);
+/* Opens a file for reading; close() the result. -1: there is none, another user can write to it, or
+ * its checksum is wrong: a truncated file, or one of another program, must not be loaded. */
+int gd_native_open_sealed(int folder, const char *name);
 
 /* Gives a finished file another name (a hard link); replaces a file of that name. */
-bool gd_native_name(const char *path, const char *name);
+bool gd_native_name(int folder, const char *file, const char *name);
 
 /* Code of another compiler in the same cache, in the file KEY.bin; `key` has 32 digits. The code
  * that was stored under the key, to be released with gd_free; NULL: there is none, it is damaged,
@@ -98,10 +106,10 @@ void *gd_native_load_code(const char *key, size_t *bytes);
  * the same key at the same time. */
 bool gd_native_store_code(const char *key, const void *code, size_t bytes);
 
-/* Records that a file was used. */
-void gd_native_touch(const char *path);
+/* Records that an open file was used. */
+void gd_native_touch(int fd);
 /* Removes the least recently used files of a full cache. */
-void gd_native_trim(const char *directory);
+void gd_native_trim(int folder);
 
 /* A hash of 128 bits, written as 32 digits. */
 typedef struct gd_native_hash {

@@ -1,4 +1,5 @@
-/* native_cache.c - the cache directory of compiled kernels, and checksums of its files. */
+/* native_cache.c - the files of the folder of compiled kernels (native_folder.c): checksums, names,
+ * and how many are kept. Files are only reached through the descriptor of the folder. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,70 +34,6 @@ void gd_native_hash_text(const gd_native_hash *h, char text[GD_NATIVE_KEY]) {
              (unsigned long long)h->b);
 }
 
-/* --- the directory ---------------------------------------------------------------------------- */
-
-/* Creates a directory and its parents, accessible to the user alone. */
-static bool create_directories(char *path) {
-    for (char *at = path + 1; *at; at++) {
-        if (*at != '/') continue;
-        *at = 0;
-        mkdir(path, 0700); /* fails if it exists */
-        *at = '/';
-    }
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
-
-static bool choose_directory(char *path, size_t size) {
-    const char *given = secure_getenv("GRADUS_CACHE"), *base = secure_getenv("XDG_CACHE_HOME"),
-               *home = secure_getenv("HOME");
-    int length = -1;
-    if (given && *given) length = snprintf(path, size, "%s", given);
-    else if (base && *base == '/') length = snprintf(path, size, "%s/gradus", base);
-    else if (home && *home == '/') length = snprintf(path, size, "%s/.cache/gradus", home);
-    return length > 0 && (size_t)length < size;
-}
-
-/* Whether only this user can write to the folder; if not, `why` says what helps. */
-static bool is_private(const char *path, char why[GD_NATIVE_WHY]) {
-    struct stat s;
-    if (lstat(path, &s) != 0 || !S_ISDIR(s.st_mode))
-        snprintf(why, GD_NATIVE_WHY, "%.*s is not a folder; set GRADUS_CACHE to another",
-                 GD_NATIVE_SHOWN, path);
-    else if (s.st_uid != geteuid())
-        snprintf(why, GD_NATIVE_WHY,
-                 "the folder %.*s belongs to another user; set GRADUS_CACHE to one that you own",
-                 GD_NATIVE_SHOWN, path);
-    else if (s.st_mode & 077)
-        snprintf(why, GD_NATIVE_WHY,
-                 "the folder %.*s is open to others (mode %04o), who could put code there; run "
-                 "\"chmod 700\" on it, or set "
-                 "GRADUS_CACHE to another",
-                 GD_NATIVE_SHOWN, path, (unsigned)(s.st_mode & 07777));
-    else return true;
-    return false;
-}
-
-bool gd_native_directory(char *path, size_t size, char why[GD_NATIVE_WHY]) {
-    char chosen[GD_NATIVE_PATH];
-    snprintf(why, GD_NATIVE_WHY,
-             "there is no home folder for the cache; set GRADUS_CACHE to a folder");
-    if (!choose_directory(chosen, sizeof chosen)) return false;
-    if (!create_directories(chosen)) {
-        snprintf(why, GD_NATIVE_WHY,
-                 "the folder %.*s cannot be created (%s); set GRADUS_CACHE to another",
-                 GD_NATIVE_SHOWN, chosen, strerror(errno));
-        return false;
-    }
-    if (!is_private(chosen, why)) return false;
-    snprintf(why, GD_NATIVE_WHY, "the path %.*s is too long; set GRADUS_CACHE to another",
-             GD_NATIVE_SHOWN, chosen);
-    char *real = realpath(chosen, NULL);
-    const bool fits = real && strlen(real) + 64 < size; /* room for a file's name */
-    if (fits) strcpy(path, real);
-    free(real);
-    return fits;
-}
-
 /* --- files ------------------------------------------------------------------------------------ */
 
 /* The checksum at the end of a file. */
@@ -107,28 +44,35 @@ typedef struct seal {
 
 static const char magic[16] = "gradus kernel 1";
 
-/* The contents of a file, or NULL. Free it with gd_free. */
-static char *read_file(const char *path, size_t *bytes) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+/* The contents of an open file, or NULL: it is not a regular file that only this user can write.
+ * Free them with gd_free. */
+static char *read_file(int fd, size_t *bytes) {
     struct stat s;
-    char *text = NULL;
     *bytes = 0;
-    if (fd < 0) return NULL;
-    if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0 && s.st_size < (1 << 28) &&
-        (text = gd_malloc((size_t)s.st_size))) {
-        while (*bytes < (size_t)s.st_size) {
-            const ssize_t got = read(fd, text + *bytes, (size_t)s.st_size - *bytes);
-            if (got < 0 && errno == EINTR) continue;
-            if (got <= 0) break;
-            *bytes += (size_t)got;
-        }
-        if (*bytes != (size_t)s.st_size) {
-            gd_free(text);
-            text = NULL;
-        }
+    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != geteuid() ||
+        (s.st_mode & (S_IWGRP | S_IWOTH)) || s.st_size <= 0 || s.st_size >= 1 << 28)
+        return NULL;
+    char *text = gd_malloc((size_t)s.st_size);
+    while (text && *bytes < (size_t)s.st_size) {
+        const ssize_t got = pread(fd, text + *bytes, (size_t)s.st_size - *bytes, (off_t)*bytes);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        *bytes += (size_t)got;
     }
-    close(fd);
-    return text;
+    if (text && *bytes == (size_t)s.st_size) return text;
+    gd_free(text);
+    return NULL;
+}
+
+static bool write_bytes(int fd, const void *bytes, size_t count) {
+    for (const char *at = bytes; count;) {
+        const ssize_t put = write(fd, at, count);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return false;
+        at += put;
+        count -= (size_t)put;
+    }
+    return true;
 }
 
 static seal seal_of(const char *text, size_t bytes) {
@@ -143,103 +87,156 @@ static seal seal_of(const char *text, size_t bytes) {
     return s;
 }
 
-bool gd_native_seal(const char *path) {
-    size_t bytes;
-    char *text = read_file(path, &bytes);
-    if (!text) return false;
-    const seal s = seal_of(text, bytes);
-    gd_free(text);
-    const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd < 0) return false;
-    const bool complete = write(fd, &s, sizeof s) == (ssize_t)sizeof s;
-    return close(fd) == 0 && complete;
+/* The bytes before the seal; 0: the seal is missing or wrong. */
+static size_t sealed_bytes(const char *text, size_t bytes) {
+    const size_t before = bytes > sizeof(seal) ? bytes - sizeof(seal) : 0;
+    const seal s = seal_of(text, before);
+    return before && memcmp(&s, text + before, sizeof s) == 0 ? before : 0;
 }
 
-bool gd_native_is_sealed(const char *path) {
+bool gd_native_seal(int folder, const char *name) {
+    const int fd = openat(folder, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return false;
     size_t bytes;
-    char *text = read_file(path, &bytes);
-    bool right = false;
-    if (text && bytes > sizeof(seal)) {
-        const seal s = seal_of(text, bytes - sizeof s);
-        right = memcmp(&s, text + bytes - sizeof s, sizeof s) == 0;
+    char *text = fchmod(fd, 0700) == 0 ? read_file(fd, &bytes) : NULL;
+    bool done = text != NULL;
+    if (done) {
+        const seal s = seal_of(text, bytes);
+        done = write_bytes(fd, &s, sizeof s);
     }
     gd_free(text);
-    return right;
+    return close(fd) == 0 && done;
+}
+
+/* Opens a file and reads what is before its seal. -1: there is none, or its seal is wrong. */
+static int open_and_read(int folder, const char *name, char **text, size_t *bytes) {
+    *text = NULL;
+    const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return -1;
+    *text = read_file(fd, bytes);
+    if (*text && (*bytes = sealed_bytes(*text, *bytes)) > 0) return fd;
+    gd_free(*text);
+    *text = NULL;
+    close(fd);
+    return -1;
+}
+
+int gd_native_open_sealed(int folder, const char *name) {
+    char *text;
+    size_t bytes;
+    const int fd = open_and_read(folder, name, &text, &bytes);
+    gd_free(text);
+    return fd;
+}
+
+void gd_native_touch(int fd) {
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+    futimens(fd, times);
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-static bool copy_file(const char *from, const char *to) {
+/* Kernels have the names KEY.so and KEY.bin; files on the way there new-ID.c, new-ID.so and
+ * new-ID.bin. KEY and ID are hexadecimal. No other file in the folder is ever removed. */
+static const char fresh_start[] = "new-";
+static const char *const kernel_ends[] = {".so", ".bin", NULL}, *const fresh_ends[] = {
+                                                                    ".c", ".so", ".bin", NULL};
+enum { FRESH_DIGITS = 16 };
+
+static bool is_name(const char *name, size_t digits, const char *const *ends) {
+    if (strspn(name, "0123456789abcdef") != digits) return false;
+    while (*ends && strcmp(name + digits, *ends) != 0) ends++;
+    return *ends != NULL;
+}
+static bool is_kernel_name(const char *name) {
+    return is_name(name, GD_NATIVE_KEY - 1, kernel_ends);
+}
+static bool is_fresh_name(const char *name) {
+    const size_t start = sizeof fresh_start - 1;
+    return strncmp(name, fresh_start, start) == 0 &&
+           is_name(name + start, FRESH_DIGITS, fresh_ends);
+}
+
+/* A name that no other call gives, in any process. */
+static void make_fresh_name(const char *end, char name[GD_NATIVE_NAME]) {
+    static _Atomic int64_t calls;
+    struct timespec now;
+    gd_native_hash h;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const int64_t numbers[4] = {now.tv_sec, now.tv_nsec, getpid(), calls++};
+    gd_native_hash_start(&h);
+    gd_native_hash_add(&h, numbers, sizeof numbers);
+    snprintf(name, GD_NATIVE_NAME, "%s%0*llx%s", fresh_start, FRESH_DIGITS, (unsigned long long)h.a,
+             end);
+}
+
+int gd_native_create(int folder, const char *end, char name[GD_NATIVE_NAME]) {
+    make_fresh_name(end, name);
+    return openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+static bool copy_file(int folder, const char *from, const char *to) {
     size_t bytes;
-    char *text = read_file(from, &bytes);
-    const int fd = text ? open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700) : -1;
-    bool done = fd >= 0 && write(fd, text, bytes) == (ssize_t)bytes;
+    const int source = openat(folder, from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    char *text = source >= 0 ? read_file(source, &bytes) : NULL;
+    const int fd = text ? openat(folder, to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700) : -1;
+    bool done = fd >= 0 && write_bytes(fd, text, bytes);
     if (fd >= 0) done = close(fd) == 0 && done;
+    if (source >= 0) close(source);
     gd_free(text);
     return done;
 }
 
-/* First links to a temporary name, because rename() replaces the old file atomically. */
-bool gd_native_name(const char *path, const char *name) {
-    char fresh[GD_NATIVE_PATH + 96];
-    snprintf(fresh, sizeof fresh, "%s-%d", path, (int)getpid());
-    unlink(fresh);
+/* First links to a temporary name, because renameat() replaces the old file atomically. */
+bool gd_native_name(int folder, const char *file, const char *name) {
+    char fresh[GD_NATIVE_NAME];
+    make_fresh_name(".so", fresh);
     const bool done =
-        (link(path, fresh) == 0 || copy_file(path, fresh)) && rename(fresh, name) == 0;
-    if (!done) unlink(fresh);
+        (linkat(folder, file, folder, fresh, 0) == 0 || copy_file(folder, file, fresh)) &&
+        renameat(folder, fresh, folder, name) == 0;
+    if (!done) unlinkat(folder, fresh, 0);
     return done;
 }
 
 /* --- code of other compilers ------------------------------------------------------------------ */
 
-static bool code_path(const char *key, char directory[GD_NATIVE_PATH],
-                      char file[GD_NATIVE_PATH + 64]) {
+/* Opens the folder and makes the name of the file. -1: there is no cache. */
+static int open_for_code(const char *key, char name[GD_NATIVE_NAME]) {
     char why[GD_NATIVE_WHY];
-    if (strlen(key) != GD_NATIVE_KEY - 1 || !gd_native_directory(directory, GD_NATIVE_PATH, why))
-        return false;
-    snprintf(file, GD_NATIVE_PATH + 64, "%s/%s.bin", directory, key);
-    return true;
+    snprintf(name, GD_NATIVE_NAME, "%s.bin", key);
+    return is_kernel_name(name) ? gd_native_open_folder(why) : -1;
 }
 
 void *gd_native_load_code(const char *key, size_t *bytes) {
-    char directory[GD_NATIVE_PATH], file[GD_NATIVE_PATH + 64];
-    if (!code_path(key, directory, file)) return NULL;
-    char *text = read_file(file, bytes);
-    if (!text) return NULL;
-    const size_t code = *bytes > sizeof(seal) ? *bytes - sizeof(seal) : 0;
-    const seal s = seal_of(text, code);
-    if (code == 0 || memcmp(&s, text + code, sizeof s) != 0) {
-        gd_free(text);
-        return NULL;
+    char name[GD_NATIVE_NAME], *code = NULL;
+    const int folder = open_for_code(key, name);
+    const int fd = folder < 0 ? -1 : open_and_read(folder, name, &code, bytes);
+    if (fd >= 0) {
+        gd_native_touch(fd);
+        close(fd);
     }
-    gd_native_touch(file);
-    *bytes = code;
-    return text;
-}
-
-static bool write_bytes(int fd, const char *text, size_t bytes) {
-    while (bytes) {
-        const ssize_t put = write(fd, text, bytes);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return false;
-        text += put;
-        bytes -= (size_t)put;
-    }
-    return true;
+    if (folder >= 0) close(folder);
+    return code;
 }
 
 /* Writes a temporary file, which then gets its name: readers see a complete file or none. */
-bool gd_native_store_code(const char *key, const void *code, size_t bytes) {
-    char directory[GD_NATIVE_PATH], file[GD_NATIVE_PATH + 64], fresh[GD_NATIVE_PATH + 64];
-    if (!code_path(key, directory, file)) return false;
-    snprintf(fresh, sizeof fresh, "%s/new-XXXXXX", directory);
-    const int fd = mkostemp(fresh, O_CLOEXEC);
+static bool store_code(int folder, const char *name, const void *code, size_t bytes) {
+    char fresh[GD_NATIVE_NAME];
+    const int fd = gd_native_create(folder, ".bin", fresh);
     if (fd < 0) return false;
     const seal s = seal_of(code, bytes);
-    bool done = write_bytes(fd, code, bytes) && write_bytes(fd, (const char *)&s, sizeof s);
-    done = close(fd) == 0 && done && rename(fresh, file) == 0;
-    if (!done) unlink(fresh);
-    if (done) gd_native_trim(directory);
+    bool done = write_bytes(fd, code, bytes) && write_bytes(fd, &s, sizeof s);
+    done = close(fd) == 0 && done && renameat(folder, fresh, folder, name) == 0;
+    if (!done) unlinkat(folder, fresh, 0);
+    if (done) gd_native_trim(folder);
+    return done;
+}
+
+bool gd_native_store_code(const char *key, const void *code, size_t bytes) {
+    char name[GD_NATIVE_NAME];
+    const int folder = open_for_code(key, name);
+    const bool done = folder >= 0 && store_code(folder, name, code, bytes);
+    if (folder >= 0) close(folder);
     return done;
 }
 
@@ -252,7 +249,7 @@ enum {
 };
 
 typedef struct cached_file {
-    char name[GD_NATIVE_KEY + 8];
+    char name[GD_NATIVE_NAME];
     struct timespec used;
     double bytes; /* the size of the file divided by the number of its names */
 } cached_file;
@@ -264,13 +261,6 @@ static int by_use(const void *a, const void *b) {
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* Whether it is the file name of a kernel: 32 digits, and ".so" or ".bin". */
-static bool is_kernel_name(const char *name) {
-    const size_t digits = strspn(name, "0123456789abcdef");
-    return digits == GD_NATIVE_KEY - 1 &&
-           (strcmp(name + digits, ".so") == 0 || strcmp(name + digits, ".bin") == 0);
-}
-
 static double cache_limit(void) {
     const char *text = secure_getenv("GRADUS_CACHE_MB");
     char *end;
@@ -278,12 +268,7 @@ static double cache_limit(void) {
     return (text && end != text && megabytes >= 0 ? megabytes : DEFAULT_MEGABYTES) * 1e6;
 }
 
-void gd_native_touch(const char *path) {
-    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
-    utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
-}
-
-/* Lists the kernels in a directory, and removes abandoned temporary files. NULL: none, or no
+/* Lists the kernels in the folder, and removes abandoned temporary files. NULL: none, or no
  * memory. */
 static cached_file *list_kernels(DIR *d, int *count, double *bytes) {
     cached_file *list = NULL;
@@ -293,9 +278,10 @@ static cached_file *list_kernels(DIR *d, int *count, double *bytes) {
     *bytes = 0;
     for (struct dirent *e; (e = readdir(d));) {
         struct stat s;
-        const bool unfinished = strncmp(e->d_name, "new-", 4) == 0;
+        const bool unfinished = is_fresh_name(e->d_name);
         if ((!unfinished && !is_kernel_name(e->d_name)) ||
-            fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode))
+            fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode) ||
+            s.st_uid != geteuid())
             continue;
         if (unfinished) {
             if (now - s.st_mtim.tv_sec > ABANDONED) unlinkat(dirfd(d), e->d_name, 0);
@@ -303,7 +289,7 @@ static cached_file *list_kernels(DIR *d, int *count, double *bytes) {
         }
         if (!gd_grow(list, *count, room)) break;
         cached_file *k = &list[(*count)++];
-        snprintf(k->name, sizeof k->name, "%.*s", GD_NATIVE_KEY + 4, e->d_name);
+        snprintf(k->name, sizeof k->name, "%.*s", GD_NATIVE_NAME - 1, e->d_name);
         k->used = s.st_atim;
         k->bytes = (double)s.st_size / (double)(s.st_nlink ? s.st_nlink : 1);
         *bytes += k->bytes;
@@ -314,11 +300,13 @@ static cached_file *list_kernels(DIR *d, int *count, double *bytes) {
 /* Removes files down to three quarters of the limit, so that the next kernel does not exceed it
  * again. Other processes may do the same at the same time: they remove the same files. Open files
  * stay readable. */
-void gd_native_trim(const char *directory) {
+void gd_native_trim(int folder) {
     const double most = cache_limit();
     double bytes;
     int count;
-    DIR *d = opendir(directory);
+    const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d && fd >= 0) close(fd);
     if (!d) return;
     cached_file *list = list_kernels(d, &count, &bytes);
     if (list && (bytes > most || count > MAX_FILES)) {

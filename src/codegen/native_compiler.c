@@ -21,6 +21,19 @@ static bool is_program(const char *path, struct stat *s) {
     return stat(path, s) == 0 && S_ISREG(s->st_mode) && access(path, X_OK) == 0;
 }
 
+/* Makes a path absolute, because the compiler runs in another folder. */
+static bool make_absolute(char *path, size_t size) {
+    char here[4096];
+    if (*path == '/') return true;
+    const size_t length = strlen(path),
+                 before = getcwd(here, sizeof here) ? strlen(here) + 1 : size;
+    if (before + length >= size) return false;
+    memmove(path + before, path, length + 1);
+    memcpy(path, here, before - 1);
+    path[before - 1] = '/';
+    return true;
+}
+
 static const char *compiler_name(void) {
     const char *name = secure_getenv("GRADUS_CC");
     return name && *name ? name : "cc";
@@ -29,14 +42,15 @@ static const char *compiler_name(void) {
 bool gd_native_find_compiler(char *path, size_t size, struct stat *s) {
     const char *name = compiler_name(), *list = secure_getenv("PATH");
     if (strchr(name, '/'))
-        return (size_t)snprintf(path, size, "%s", name) < size && is_program(path, s);
+        return (size_t)snprintf(path, size, "%s", name) < size && is_program(path, s) &&
+               make_absolute(path, size);
     if (!list) list = "/usr/bin:/bin";
     for (const char *at = list; at;) {
         const char *end = strchr(at, ':');
         const int length = (int)(end ? end - at : (long)strlen(at));
         if (length > 0 && (size_t)snprintf(path, size, "%.*s/%s", length, at, name) < size &&
             is_program(path, s))
-            return true;
+            return make_absolute(path, size);
         at = end ? end + 1 : NULL;
     }
     return false;
@@ -51,7 +65,7 @@ void gd_native_no_compiler(char why[GD_NATIVE_WHY]) {
 
 /* Starts the compiler in its own process group, so that its children can be killed with it. Its
  * output is discarded; the exit status and a missing file show a failure. */
-static pid_t start_compiler(char *const *argv) {
+static pid_t start_compiler(int folder, char *const *argv) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none, usual;
@@ -72,6 +86,7 @@ static pid_t start_compiler(char *const *argv) {
     for (int fd = 0; fd < 3; fd++)
         failed |=
             posix_spawn_file_actions_addopen(&files, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
+    failed |= posix_spawn_file_actions_addfchdir_np(&files, folder);
     if (!failed) failed = posix_spawn(&child, argv[0], &files, &attributes, argv, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
@@ -91,8 +106,8 @@ static double timeout_seconds(void) {
     return text && end != text && seconds > 0 ? seconds : DEFAULT_TIMEOUT;
 }
 
-gd_native_run gd_native_run_compiler(char *const *argv) {
-    const pid_t child = start_compiler(argv);
+gd_native_run gd_native_run_compiler(int folder, char *const *argv) {
+    const pid_t child = start_compiler(folder, argv);
     if (child < 0) return GD_NATIVE_FAILED;
     const double end = seconds_now() + timeout_seconds();
     long pause = 500000; /* nanoseconds; a run takes about a hundred times as long */

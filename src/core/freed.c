@@ -1,4 +1,4 @@
-/* freed.c - keeps freed tensor handles, and reports their use (freed.h). */
+/* freed.c - keeps freed handles and objects, and reports their use (freed.h). */
 #include "core/freed.h"
 
 #include <pthread.h>
@@ -90,7 +90,56 @@ void gd_keep_freed_end(void) {
     }
 }
 
+/* --- other objects ---------------------------------------------------------------------------- */
+
+/* What the memory of a freed object holds. Structs of objects are larger. */
+typedef struct freed_object {
+    gd_object object;
+    const gd_class *was;
+    const char *freed_in; /* as in gd_tensor */
+    struct freed_object *next;
+} freed_object;
+
+/* Never called: a freed object has no last reference. */
+static void destroy_freed(gd_object *object) { (void)object; }
+const gd_class gd_freed_class = {.name = "freed object", .destroy = destroy_freed};
+
+static struct {
+    freed_object *first, *last;
+    int64_t count;
+} kept_objects; /* protected by `lock`; at most MAX_OBJECTS, unless all are kept */
+enum { MAX_OBJECTS = 1 << 14 };
+
+void gd_object_free(gd_object *object) {
+    if (!gd_handles_checked) {
+        gd_free(object);
+        return;
+    }
+    freed_object *f = (freed_object *)object, *oldest = NULL;
+    const gd_class *was = object->class;
+    *f = (freed_object){{.class = &gd_freed_class}, was, gd_this_thread.closing, NULL};
+    atomic_init(&f->object.refs, GD_IMMORTAL);
+    pthread_mutex_lock(&lock);
+    if (kept_objects.last) kept_objects.last->next = f;
+    else kept_objects.first = f;
+    kept_objects.last = f;
+    if (!kept.all && ++kept_objects.count > MAX_OBJECTS) {
+        oldest = kept_objects.first;
+        kept_objects.first = oldest->next;
+        kept_objects.count--;
+    }
+    pthread_mutex_unlock(&lock);
+    gd_free(oldest);
+}
+
 /* --- messages --------------------------------------------------------------------------------- */
+
+/* Writes "WHAT, which was freed at the end of the scope of net.c:10". */
+static void put_freed(const char *what, const char *freed_in, char *text, size_t size) {
+    if (!freed_in) snprintf(text, size, "%s, whose last reference was released", what);
+    else if (!*freed_in) snprintf(text, size, "%s, which was freed at the end of a call", what);
+    else snprintf(text, size, "%s, which was freed at the end of the scope of %s", what, freed_in);
+}
 
 const char *gd_freed_text(const gd_tensor *t, char *text, size_t size) {
     char made[300] = "";
@@ -98,16 +147,49 @@ const char *gd_freed_text(const gd_tensor *t, char *text, size_t size) {
     else snprintf(made, sizeof made, "a %s", t->block == t ? "tensor" : "list of tensors");
     if (t->made_site)
         snprintf(made + strlen(made), sizeof made - strlen(made), " (%s)", t->made_site);
-    if (!t->freed_in) snprintf(text, size, "%s, whose last reference was released", made);
-    else if (!*t->freed_in) snprintf(text, size, "%s, which was freed at the end of a call", made);
-    else
-        snprintf(text, size, "%s, which was freed at the end of the scope of %s", made,
-                 t->freed_in);
+    put_freed(made, t->freed_in, text, size);
     return text;
+}
+
+static void object_text(const freed_object *f, char *text, size_t size) {
+    char what[100];
+    const char *name = f->was->name;
+    snprintf(what, sizeof what, "%s %s", strchr("aeiou", *name) ? "an" : "a", name);
+    put_freed(what, f->freed_in, text, size);
+}
+
+/* Reports the first `length` characters of the name of the function. */
+static bool report_object(const char *site, const void *object, const char *name, size_t length) {
+    char text[600];
+    if (!gd_is_freed_object(object)) return false;
+    object_text(object, text, sizeof text);
+    gd_report(site, gd_fail(GD_E_STATE, "%.*s: use after free: %s", (int)length, name, text));
+    return true;
+}
+
+bool gd_report_freed(const char *site, const void *object, const char *function) {
+    return report_object(site, object, function, strlen(function));
+}
+
+bool gd_report_freed_at(const char *site, const void *object, const char *function) {
+    return report_object(site, object, function, strlen(function) - strlen("_at"));
+}
+
+const char *(*gd_missing_text_hook)(int position, char *text, size_t size);
+gd_tensor gd_missing_inputs[GD_MAX_MISSING];
+
+static void __attribute__((constructor)) fill_missing(void) {
+    for (int i = 0; i < GD_MAX_MISSING; i++) gd_missing_inputs[i] = gd_error_tensor;
+}
+
+const char *gd_missing_text(const gd_tensor *t, char *text, size_t size) {
+    return gd_missing_text_hook((int)(t - gd_missing_inputs), text, size);
 }
 
 gd_status gd_check_freed(const gd_tensor *t, const char *what) {
     char text[600];
+    if (gd_is_missing(t))
+        return gd_fail(GD_E_ARGUMENT, "%s: uses %s", what, gd_missing_text(t, text, sizeof text));
     if (!gd_is_freed(t)) return GD_OK;
     return gd_fail(GD_E_STATE, "%s: use after free: %s", what, gd_freed_text(t, text, sizeof text));
 }
@@ -115,11 +197,14 @@ gd_status gd_check_freed(const gd_tensor *t, const char *what) {
 void gd_check_owned(const gd_object *object, const char *site) {
     char text[600];
     const gd_tensor *t = (const gd_tensor *)object;
-    if (object->class != &gd_tensor_class || !gd_is_freed(t)) return;
+    if (gd_is_freed_object(object)) object_text((const freed_object *)object, text, sizeof text);
+    else if (object->class == &gd_tensor_class && gd_is_freed(t))
+        gd_freed_text(t, text, sizeof text);
+    else return;
     gd_report(site,
               gd_fail(GD_E_STATE,
                       "a scope ends that held %s: gd_release is for references that gd_retain took",
-                      gd_freed_text(t, text, sizeof text)));
+                      text));
 }
 
 /* --- results of functions of the program ------------------------------------------------------ */

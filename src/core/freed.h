@@ -10,11 +10,16 @@
  *     They are freed when the trace ends.
  *
  * Lists of tensors are kept in the same way; all entries of a freed list are one such handle.
+ *
+ * In checked mode the memory of other objects (modules, loaders, sessions, ...) is kept, too, with
+ * gd_freed_class as its class. Public functions begin with GD_LIVE for each object that they take.
  */
 #ifndef GRADUS_CORE_FREED_H
 #define GRADUS_CORE_FREED_H
 
 #include "core/tensor.h"
+
+enum { GD_MAX_MISSING = 32 };
 
 /* Whether this thread keeps freed handles. */
 extern bool gd_handles_checked;
@@ -32,8 +37,56 @@ static inline bool gd_is_freed(const gd_tensor *t) { return t && t->kind == GD_F
 /* "the result of relu (net.c:12), which was freed at the end of the scope of net.c:10" */
 const char *gd_freed_text(const gd_tensor *t, char *text, size_t size);
 
-/* Fails with GD_E_STATE if `t` is a freed handle; `what` is the call that uses it. */
+/* Error tensors behind the end of the inputs of a user-defined module (nn/module_call.c), by the
+ * position that they have in the list. */
+extern gd_tensor gd_missing_inputs[GD_MAX_MISSING];
+static inline bool gd_is_missing(const gd_tensor *t) {
+    return t >= gd_missing_inputs && t < gd_missing_inputs + GD_MAX_MISSING;
+}
+/* "input 1 of pair, which was called with 1 input" */
+extern const char *(*gd_missing_text_hook)(int position, char *text, size_t size);
+const char *gd_missing_text(const gd_tensor *t, char *text, size_t size);
+
+/* Fails with GD_E_STATE if `t` is a freed handle, or a missing input; `what` is the call that uses
+ * it. */
 gd_status gd_check_freed(const gd_tensor *t, const char *what);
+
+/* --- other objects ---------------------------------------------------------------------------- */
+
+/* The class of an object that has been freed and whose memory is kept. */
+extern const gd_class gd_freed_class;
+static inline bool gd_is_freed_object(const void *object) {
+    return object && ((const gd_object *)object)->class == &gd_freed_class;
+}
+
+/* The end of a class's `destroy`: frees the memory of the object, or keeps it in checked mode. */
+void gd_object_free(gd_object *object);
+
+/* If `object` is freed, records a failure of the public function `function` and returns true. For
+ * gd_report_freed_at it is the function behind a macro, gd_fit_at. */
+GD_COLD bool gd_report_freed(const char *site, const void *object, const char *function);
+GD_COLD bool gd_report_freed_at(const char *site, const void *object, const char *function);
+
+/* Begins a public function that takes an object: a freed one is reported, and from then on the
+ * function sees NULL. GD_LIVE_AT is for functions NAME_at(site, ...) behind a macro. */
+#define GD_LIVE(object)                                                                         \
+    do {                                                                                        \
+        if (__builtin_expect(gd_handles_checked, 0) && gd_report_freed(NULL, object, __func__)) \
+            (object) = NULL;                                                                    \
+    } while (0)
+#define GD_LIVE_AT(site, object)                                                                   \
+    do {                                                                                           \
+        if (__builtin_expect(gd_handles_checked, 0) && gd_report_freed_at(site, object, __func__)) \
+            (object) = NULL;                                                                       \
+    } while (0)
+
+/* The same for an object in a list or an option; the function fails. */
+#define GD_TRY_LIVE(object, function)                                     \
+    do {                                                                  \
+        if (gd_report_freed(NULL, object, function)) return gd_failure(); \
+    } while (0)
+
+/* --- scopes and functions of the program ------------------------------------------------------ */
 
 /* In checked mode, when the scope that was opened at `site` ends: records a failure if an object of
  * the scope has already been freed by a gd_release without a gd_retain. */

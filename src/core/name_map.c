@@ -2,6 +2,7 @@
 #include "core/name_map.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -20,7 +21,7 @@ void *gd_name_map_find(const gd_name_map *names, const char *name) {
 }
 
 static bool grow_names(gd_name_map *names) {
-    const size_t size = names->size ? 2 * names->size : 64;
+    const size_t size = names->size ? 2 * names->size : 8;
     struct gd_name *slots = gd_calloc(size, sizeof *slots);
     if (slots == NULL) return false;
     for (size_t i = 0; i < names->size; i++)
@@ -55,6 +56,16 @@ void gd_name_map_remove(gd_name_map *names, const char *name) {
         names->slots[at] = (struct gd_name){NULL, NULL};
         names->slots[find_slot(names->slots, names->size, moved.name)] = moved;
     }
+}
+
+void gd_number_name(gd_name_map *names, char *text, size_t length, size_t size) {
+    if (names->size == 0) return;
+    struct gd_name *base = &names->slots[find_slot(names->slots, names->size, text)];
+    if (!base->name) return;
+    int number = (int)(intptr_t)base->value - 1;
+    do snprintf(text + length, size - length, "_%d", ++number);
+    while (gd_name_map_find(names, text));
+    base->value = (void *)(intptr_t)(number + 1);
 }
 
 void gd_name_map_free(gd_name_map *names) {

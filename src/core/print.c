@@ -417,13 +417,10 @@ static void put_tensor(text *out, const gd_tensor *t, const gd_print_options *op
     put_text(out, ">");
 }
 
-static const gd_print_options defaults = {
-    .precision = 8, .threshold = 1000, .edge_items = 3, .line_width = 75};
-
 gd_status gd_fprint_with(FILE *stream, const gd_tensor *t, const gd_print_options *options) {
     text out = {.at = NULL};
     if (!stream) return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_fprint: the stream is NULL"));
-    put_tensor(&out, t, options ? options : &defaults);
+    put_tensor(&out, t, options ? options : GD_PRINT_OPTIONS_());
     put_text(&out, "\n");
     gd_status status = GD_OK;
     if (out.failed) status = gd_no_memory(NULL, "for the text of a tensor");
@@ -437,7 +434,7 @@ size_t gd_to_text_with(const gd_tensor *t, char *buffer, size_t size,
                        const gd_print_options *options) {
     text out = {.at = NULL};
     if (!buffer) size = 0;
-    put_tensor(&out, t, options ? options : &defaults);
+    put_tensor(&out, t, options ? options : GD_PRINT_OPTIONS_());
     size_t fits = out.length < size ? out.length : size > 0 ? size - 1 : 0;
     if (size > 0) {
         if (fits > 0) memcpy(buffer, out.at, fits);

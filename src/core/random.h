@@ -11,6 +11,18 @@ gd_rng gd_rng_take_many(uint64_t count);
 /* gd_rng_set_state for the library itself, which may use it while a function is traced. */
 void gd_rng_restore(gd_rng state);
 
+/* A generator for the calls of this thread, in place of the process's, from begin to end: what other
+ * threads draw does not change its numbers. gd_seed, gd_rng_state and gd_generator() on this thread
+ * mean it, too. Without a seed (0) it continues the process's generator, to which the end returns
+ * the new state; if other threads have drawn meanwhile, that with the higher call number is kept. */
+typedef struct gd_own_rng {
+    gd_rng state, started;
+    gd_rng *before; /* that of an outer run; NULL: the process's */
+    bool seeded;
+} gd_own_rng;
+void gd_own_rng_begin(gd_own_rng *own, uint64_t seed);
+void gd_own_rng_end(gd_own_rng *own);
+
 /* Four words for block `block` of call `rng.call`: element i of a call uses word i % 4 of block
  * i / 4, on every device. */
 static inline void gd_philox(gd_rng rng, uint64_t block, uint32_t out[4]) {

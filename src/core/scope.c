@@ -109,9 +109,10 @@ void gd_scope_keep(gd_object *object) {
 
 /* --- public ----------------------------------------------------------------------------------- */
 
-/* Whether the object is a freed tensor; if so, records a failure. */
+/* Whether the object is freed; if so, records a failure. */
 static bool is_freed(void *object, const char *what) {
     const gd_object *o = object;
+    if (gd_report_freed(NULL, object, what)) return true;
     if (!o || o->class != &gd_tensor_class || !gd_is_freed(object)) return false;
     gd_report(NULL, gd_check_freed(object, what));
     return true;

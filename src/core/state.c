@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/grow.h"
 #include "core/number.h"
 #include "core/state_path.h"
@@ -29,7 +30,7 @@ static void state_destroy(gd_object *object) {
     gd_name_map_free(&s->values_by_name);
     gd_name_map_free(&s->by_local);
     gd_map_free(&s->by_storage);
-    gd_free(s);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 
@@ -197,11 +198,12 @@ gd_status gd_state_when_done(gd_state *s, gd_state_done done, void *user) {
     return gd_path_when_done(&s->path, done, user);
 }
 
-const char *gd_state_name_for(gd_state *s, const gd_tensor *of, int64_t index, const char *suffix) {
+const char *gd_state_name_for(gd_state *s, const gd_tensor *of, const char *own, int64_t index,
+                              const char *suffix) {
     const gd_state_tensor *e = gd_state_entry_of(s->naming ? s->naming : s, of);
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, index);
-    if (!e) return gd_path_text(&s->path, number, suffix);
+    if (!e) return gd_path_text(&s->path, own ? own : number, suffix);
     const char *local = e->name + e->part;
     return gd_path_text(&s->path, e->ambiguous || !*local ? e->name : local, suffix);
 }
@@ -289,6 +291,7 @@ gd_state *gd_state_of_at(const char *site, void *object) {
 }
 
 gd_status gd_set_state_at(const char *site, void *object, const gd_state *state) {
+    GD_LIVE_AT(site, state);
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     const gd_state_part part = {"", object};
@@ -322,21 +325,32 @@ gd_status gd_set_state_at(const char *site, void *object, const gd_state *state)
     return gd_report(site, status);
 }
 
-int64_t gd_state_count(const gd_state *s) { return s ? s->n_tensors : 0; }
+int64_t gd_state_count(const gd_state *s) {
+    GD_LIVE(s);
+    return s ? s->n_tensors : 0;
+}
 const char *gd_state_name(const gd_state *s, int64_t i) {
+    GD_LIVE(s);
     return s && i >= 0 && i < s->n_tensors ? s->tensors[i].name : NULL;
 }
 gd_tensor *gd_state_tensor_at(const gd_state *s, int64_t i) {
+    GD_LIVE(s);
     return s && i >= 0 && i < s->n_tensors ? s->tensors[i].tensor : NULL;
 }
 gd_tensor *gd_state_find(const gd_state *s, const char *name) {
+    GD_LIVE(s);
     return s && name ? gd_state_tensor_at(s, gd_entry_number(&s->by_name, name)) : NULL;
 }
-int64_t gd_state_value_count(const gd_state *s) { return s ? s->n_values : 0; }
+int64_t gd_state_value_count(const gd_state *s) {
+    GD_LIVE(s);
+    return s ? s->n_values : 0;
+}
 const char *gd_state_value_name(const gd_state *s, int64_t i) {
+    GD_LIVE(s);
     return s && i >= 0 && i < s->n_values ? s->values[i].name : NULL;
 }
 const char *gd_state_value(const gd_state *s, const char *name) {
+    GD_LIVE(s);
     const int i = s && name ? gd_entry_number(&s->values_by_name, name) : -1;
     return i >= 0 ? s->values[i].text : NULL;
 }

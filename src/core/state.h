@@ -60,9 +60,9 @@ gd_status gd_state_put_object(gd_state *state, const char *name, void *object); 
 
 /* A name for data that belongs to a tensor of another object, as the moments of an optimizer belong
  * to parameters: "fc1.weight.exp_avg" if a module of the same save holds the parameter, in any
- * order of the parts, otherwise "INDEX.exp_avg". It lives as long as the state. NULL if out of
- * memory. */
-const char *gd_state_name_for(gd_state *state, const gd_tensor *of, int64_t index,
+ * order of the parts, otherwise "OWN.exp_avg", or "INDEX.exp_avg" if `own` is NULL. It lives as long
+ * as the state. NULL if out of memory. */
+const char *gd_state_name_for(gd_state *state, const gd_tensor *of, const char *own, int64_t index,
                               const char *suffix);
 
 /* Registers a callback. If out of memory, calls it immediately and fails. */
@@ -85,7 +85,7 @@ gd_status gd_loading_object(gd_loading *in, const char *name, void *object); /* 
 
 /* The name of gd_state_name_for, or another form of it ("net.fc1.weight.exp_avg", "0.exp_avg") that
  * the source has. */
-const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, int64_t index,
+const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, const char *own, int64_t index,
                                 const char *suffix);
 
 gd_status gd_loading_when_done(gd_loading *in, gd_state_done done, void *user);
@@ -152,7 +152,8 @@ typedef struct gd_source_tensor {
     gd_dtype dtype; /* GD_DTYPE_NONE: not supported */
     int rank;
     const int64_t *dims;
-    const void *data; /* row-major, little-endian, possibly unaligned; NULL: use `tensor` */
+    const void *file; /* row-major, little-endian elements from `begin` on; NULL: use `tensor` */
+    uint64_t begin;
     gd_tensor *tensor;
     bool used;
 } gd_source_tensor;
@@ -169,10 +170,13 @@ typedef struct gd_source {
     gd_source_value *values;
     size_t n_values;
     const char *parts; /* names of the parts that were saved, one per line; NULL: unknown */
+    /* Reads from the file of a tensor; unused if all have a `tensor`. */
+    gd_status (*read)(const void *file, uint64_t begin, void *to, size_t bytes);
 } gd_source;
 
-/* Loads all parts; a failure changes nothing. With a report, tensors and values that do not fit are
- * listed in the report and left unchanged, instead of failing. */
+/* Loads all parts; a failure changes nothing, unless it is one of the file or the device while
+ * tensors are written, which the message then says. With a report, tensors and values that do not
+ * fit are listed in the report and left unchanged, instead of failing. */
 gd_status gd_loading_load(const gd_source *source, gd_state_parts parts, gd_load_report *report);
 
 #endif

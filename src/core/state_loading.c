@@ -183,7 +183,7 @@ gd_status gd_loading_when_done(gd_loading *in, gd_state_done done, void *user) {
     return gd_path_when_done(&in->path, done, user);
 }
 
-const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, int64_t index,
+const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, const char *own, int64_t index,
                                 const char *suffix) {
     const gd_state_tensor *e = gd_state_entry_of(in->naming, of);
     char number[32];
@@ -191,12 +191,12 @@ const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, int64_t ind
     const char *local = e ? e->name + e->part : NULL;
     const bool is_unique = e && !e->ambiguous && *local;
     /* first the form that a save would choose */
-    const char *forms[] = {!e          ? number
+    const char *forms[] = {!e          ? (own ? own : number)
                            : is_unique ? local
                                        : e->name,
-                           is_unique ? e->name : NULL, e ? number : NULL};
+                           is_unique ? e->name : NULL, e ? own : NULL, e || own ? number : NULL};
     const char *first = NULL;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const char *name = forms[i] ? gd_path_text(&in->path, forms[i], suffix) : NULL;
         if (forms[i] && (!name || gd_loading_has(in, name))) return name;
         if (!first) first = name;
@@ -237,14 +237,15 @@ static gd_status take_parts(gd_loading *in) {
     return GD_OK;
 }
 
-/* From here on nothing can fail except uploads to a device whose memory the host cannot write. */
+/* From here on nothing can fail except reads of the file, and uploads to a device whose memory the
+ * host cannot write. */
 static gd_status write_all(gd_loading *in) {
     gd_status status = GD_OK;
     for (int i = 0; i < in->n_requests && status == GD_OK; i++) {
         gd_request *w = &in->requests[i];
-        if (w->fit == GD_FITS && !w->again) status = gd_request_write(w);
+        if (w->fit == GD_FITS && !w->again) status = gd_request_write(in, w);
     }
-    if (status != GD_OK) gd_error_suffix("; tensors on this device may be loaded in part");
+    if (status != GD_OK) gd_error_suffix("; tensors may be loaded in part");
     return status;
 }
 
@@ -259,7 +260,7 @@ static gd_status check_and_write(gd_loading *in, gd_load_report *partial) {
         return gd_fail(report.unfit > 0 ? GD_E_SHAPE : GD_E_FORMAT, "%s", report.text);
     for (int i = 0; i < in->n_requests; i++)
         if (in->requests[i].fit == GD_FITS && !in->requests[i].again)
-            GD_TRY(gd_request_stage(&in->requests[i]));
+            GD_TRY(gd_request_stage(in, &in->requests[i]));
     GD_TRY(write_all(in));
     if (partial) *partial = report;
     return GD_OK;
@@ -276,6 +277,7 @@ gd_status gd_loading_load(const gd_source *source, gd_state_parts parts, gd_load
     gd_path_free(&in.path);
     for (int i = 0; i < in.n_requests; i++) request_free(&in.requests[i]);
     gd_free(in.requests);
+    gd_free(in.pieces);
     gd_name_map_free(&in.tensors);
     gd_name_map_free(&in.values);
     gd_name_map_free(&in.requested);

@@ -27,7 +27,7 @@ typedef struct gd_request {
     bool again;        /* the same tensor or value was already found under another name */
     gd_tensor *tensor; /* with a reference; NULL: a value */
     gd_source_tensor *from;
-    void *staged; /* host memory for a conversion or an upload */
+    void *staged; /* host memory for a conversion or an upload of all elements */
     int same;     /* the previous request with the same storage; -1: none */
     /* for values: */
     gd_value_kind kind;
@@ -50,6 +50,7 @@ struct gd_loading {
     gd_map by_target;            /* the latest request of a storage, or of the address of a value */
     gd_request *requests;
     int n_requests, requests_room;
+    void *pieces; /* memory for conversions and uploads in pieces; NULL: there are none */
     gd_state_path path;
     bool no_memory; /* a query ran out of memory: the load fails at the end */
 };
@@ -57,9 +58,10 @@ struct gd_loading {
 /* Fills the report: counts, and a text about tensors and values that do not fit. */
 void gd_loading_report(gd_loading *in, gd_load_report *report);
 
-/* gd_request_stage allocates memory for sources that cannot be copied directly. gd_request_write
- * copies, which cannot fail on a device whose memory the host can write. */
-gd_status gd_request_stage(gd_request *request);
-gd_status gd_request_write(gd_request *request);
+/* gd_request_stage allocates the memory that the write needs, and checks that the file still has
+ * all of the tensor. After that gd_request_write fails only if the file becomes shorter or cannot
+ * be read, or if an upload fails. */
+gd_status gd_request_stage(gd_loading *in, gd_request *request);
+gd_status gd_request_write(const gd_loading *in, gd_request *request);
 
 #endif

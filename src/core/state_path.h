@@ -28,15 +28,6 @@ void gd_path_free(gd_state_path *path);
  * or NULL for a single object. */
 const gd_state_rules *gd_state_rules_of(const void *object, const char *name);
 
-/* Maps from names to entry numbers; -1: no such name. gd_name_map holds pointers, of which NULL means
- * absent, so numbers are stored plus 1. */
-static inline int gd_entry_number(const gd_name_map *names, const char *name) {
-    return (int)(intptr_t)gd_name_map_find(names, name) - 1;
-}
-static inline bool gd_set_entry_number(gd_name_map *names, const char *name, int number) {
-    return gd_name_map_add(names, name, (void *)(intptr_t)(number + 1));
-}
-
 /* Fails unless there are parts, all have state, and their names and objects are different. */
 gd_status gd_check_parts(gd_state_parts parts);
 

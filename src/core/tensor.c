@@ -15,6 +15,7 @@ enum { CACHED_HANDLES = 256 };
 
 void (*gd_node_release_hook)(gd_node *node);
 void (*gd_hooks_release_hook)(gd_hook *hooks);
+gd_status (*gd_symbol_unread_hook)(const gd_tensor *symbol, const char *what);
 const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t size);
 gd_status (*gd_traced_access_hook)(const gd_tensor *t, const char *what, bool writes);
 
@@ -212,7 +213,8 @@ gd_status gd_tensor_become(gd_tensor *leaf, gd_tensor *value) {
 /* False for NULL and error tensors; records a failure for a freed handle. */
 static bool has_properties(const gd_tensor *t) {
     if (t && t->kind != GD_FAILED) return true;
-    if (gd_is_freed(t)) gd_report(NULL, gd_check_freed(t, "a question about a tensor"));
+    if (gd_is_freed(t) || gd_is_missing(t))
+        gd_report(NULL, gd_check_freed(t, "a question about a tensor"));
     return false;
 }
 
@@ -331,7 +333,6 @@ gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *st
 /* --- data out --------------------------------------------------------------------------------- */
 
 static gd_status check_readable(const gd_tensor *t, const char *what) {
-    char text[200];
     if (!t) return gd_fail(GD_E_ARGUMENT, "%s: the tensor is NULL", what);
     switch ((gd_tensor_kind)t->kind) {
     case GD_VALUE: return gd_check_traced_access(t, what, false);
@@ -340,11 +341,7 @@ static gd_status check_readable(const gd_tensor *t, const char *what) {
         if (gd_this_thread.recorded != GD_OK)
             return gd_fail(gd_this_thread.recorded, "%s: %s", what, gd_this_thread.recorded_text);
         return gd_fail(GD_E_STATE, "%s: the tensor is the result of a call that failed", what);
-    case GD_SYMBOL:
-        return gd_fail(GD_E_STATE,
-                       "%s: %s is a symbol of a graph and has no data; run the graph and read "
-                       "its fetches",
-                       what, gd_symbol_text_hook(t, text, sizeof text));
+    case GD_SYMBOL: return gd_symbol_unread_hook(t, what);
     case GD_META:
         return gd_fail(GD_E_STATE,
                        "%s: only the shape of this tensor was saved for the gradient "

@@ -92,6 +92,8 @@ static inline bool gd_is_float(unsigned dtype) { return dtype >= GD_F16 && dtype
 extern void (*gd_node_release_hook)(gd_node *node);
 extern void (*gd_hooks_release_hook)(gd_hook *hooks);
 /* Describes a symbol for messages: its name and the location of its op. Set by graphs. */
+/* Fails because `what` reads a symbol, which has no data. */
+extern gd_status (*gd_symbol_unread_hook)(const gd_tensor *symbol, const char *what);
 extern const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t size);
 
 /* Set by graphs: fails if a public call must not read or write the data of a tensor, or of the

@@ -106,6 +106,19 @@ static tensor_list *list_of(gd_tensors tensors) {
     return (tensor_list *)(void *)((char *)(uintptr_t)tensors.at - offsetof(tensor_list, at));
 }
 
+gd_status gd_list_hold(gd_tensors tensors) {
+    GD_TRY(gd_scope_reserve((size_t)tensors.count));
+    for (int64_t i = 0; i < tensors.count; i++) {
+        gd_object_retain(&tensors.at[i]->object);
+        gd_scope_adopt(&tensors.at[i]->object);
+    }
+    return GD_OK;
+}
+
+void gd_list_drop(gd_tensors tensors) {
+    if (tensors.at && gd_this_thread.depth == 0) gd_object_release(&list_of(tensors)->object);
+}
+
 gd_tensors gd_keep_list(gd_tensors tensors) {
     for (int64_t i = 0; i < tensors.count; i++) gd_keep(tensors.at[i]);
     if (tensors.at) gd_scope_keep(&list_of(tensors)->object);

@@ -6,6 +6,13 @@
 
 gd_tensor **gd_list_new(int64_t count); /* NULL: no memory. Entries start as NULL */
 
+/* For tensors that other objects hold: takes a reference to each for the scope, or, without one,
+ * for the caller. */
+gd_status gd_list_hold(gd_tensors list);
+
+/* Without a scope: frees a list that is not returned, but none of its tensors. */
+void gd_list_drop(gd_tensors list);
+
 /* A list of error tensors for a failed call; count 0: GD_FAILED_COUNT of them. Without memory it is
  * a static list of at most GD_FEW_ERRORS. */
 enum { GD_FEW_ERRORS = 1024 };

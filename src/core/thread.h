@@ -58,6 +58,7 @@ typedef struct gd_thread {
     struct gd_transaction
         *transaction;          /* collects kernel calls (dispatch/call.h); NULL: they run */
     struct gd_rng *replay_rng; /* random ops take call numbers from here (a replay); or NULL */
+    struct gd_rng *rng; /* the generator of a run on this thread; NULL: that of the process */
     int settled; /* > 0: all sizes are known; gradients of loops are computed, not deferred */
     double
         *macs; /* calls that infer shapes add their multiply-adds here (dispatch/macs.h); or NULL */

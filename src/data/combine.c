@@ -10,6 +10,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "data/dataset.h"
@@ -123,6 +124,7 @@ static const gd_dataset *find_in_range(const gd_dataset *d, const selection *c, 
 
 gd_dataset *gd_dataset_range_at(const char *site, gd_dataset *dataset, int64_t first,
                                 int64_t count) {
+    GD_LIVE_AT(site, dataset);
     GD_CALLED_FROM(site);
     gd_dataset *d = NULL;
     gd_status status = check_dataset(dataset);
@@ -176,9 +178,10 @@ static gd_status split_dataset(gd_dataset *dataset, double share, gd_dataset **f
 gd_status gd_dataset_random_split_at(const char *site, gd_dataset *dataset, double share,
                                      gd_dataset **first, gd_dataset **rest,
                                      const gd_random_split_options *options) {
+    GD_LIVE_AT(site, dataset);
+    options = options ? options : GD_RANDOM_SPLIT_OPTIONS_();
     GD_CALLED_FROM(site);
-    const gd_status status =
-        split_dataset(dataset, share, first, rest, options ? options->seed : 0);
+    const gd_status status = split_dataset(dataset, share, first, rest, options->seed);
     if (status != GD_OK) gd_error_prefix("gd_dataset_random_split: ");
     return gd_report(site, status);
 }
@@ -217,6 +220,7 @@ static gd_status copy_indices(gd_indices *to, const gd_tensor *from, const gd_da
 }
 
 gd_dataset *gd_dataset_subset_at(const char *site, gd_dataset *dataset, gd_tensor *indices) {
+    GD_LIVE_AT(site, dataset);
     GD_CALLED_FROM(site);
     gd_dataset *d = NULL;
     gd_status status = check_dataset(dataset);
@@ -284,6 +288,7 @@ static gd_status filter_dataset(filter_pass *s, gd_dataset **made) {
 
 gd_dataset *gd_dataset_filter_at(const char *site, gd_dataset *dataset, gd_filter_fn fn,
                                  void *user) {
+    GD_LIVE_AT(site, dataset);
     GD_CALLED_FROM(site);
     filter_pass s = {.dataset = dataset, .fn = fn, .user = user};
     gd_dataset *d = NULL;
@@ -302,6 +307,7 @@ static gd_status check_datasets(gd_dataset_list list) {
         return gd_fail(GD_E_ARGUMENT, "%lld datasets are too many", (long long)list.count);
     for (int64_t i = 0; i < list.count; i++)
         if (!list.at[i]) return gd_fail(GD_E_ARGUMENT, "dataset %lld is NULL", (long long)i);
+        else GD_TRY_LIVE(list.at[i], "a dataset of several");
     return GD_OK;
 }
 
@@ -451,6 +457,7 @@ static void map_close(gd_dataset *d) { gd_free(d->self); }
 static const gd_dataset_rules map_rules = {.get = map_get, .name = inner_name, .close = map_close};
 
 gd_dataset *gd_dataset_map_at(const char *site, gd_dataset *dataset, gd_map_fn fn, void *user) {
+    GD_LIVE_AT(site, dataset);
     GD_CALLED_FROM(site);
     gd_dataset *d = NULL;
     gd_status status = check_dataset(dataset);

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/grow.h"
 #include "core/number.h"
 #include "data/csv_table.h"
 
@@ -15,10 +16,32 @@ bool gd_csv_is_missing(const gd_csv_field *f) {
     return false;
 }
 
-bool gd_csv_number(const gd_csv_field *f, double *value) {
-    char *end;
-    *value = gd_double_parse(f->text, &end);
-    return end != f->text && *end == 0;
+bool gd_csv_number(const gd_csv_field *f, char decimal, double *value) {
+    char *end, point[64];
+    const char *text = f->text;
+    if (decimal == ',') { /* "1,5" becomes "1.5" */
+        const size_t length = strlen(text);
+        if (length >= sizeof point || strchr(text, '.')) return false;
+        for (size_t i = 0; i <= length; i++) point[i] = text[i] == ',' ? '.' : text[i];
+        text = point;
+    }
+    *value = gd_double_parse(text, &end);
+    return end != text && *end == 0;
+}
+
+bool gd_csv_has_other_mark(const gd_csv_field *f, char decimal) {
+    static const char digits[] = "0123456789";
+    const char *at = f->text + (*f->text == '-' || *f->text == '+');
+    size_t n = strspn(at, digits);
+    for (at += n; n && *at == decimal && strspn(at + 1, digits) == 3;) at += 4; /* thousands */
+    if (*at++ != (decimal == ',' ? '.' : ',')) return false;
+    if ((n = strspn(at, digits)) == 0) return false;
+    at += n;
+    if (*at == 'e' || *at == 'E') {
+        at += 1 + (at[1] == '-' || at[1] == '+');
+        at += strspn(at, digits);
+    }
+    return *at == 0;
 }
 
 /* Without an option, a first record without numbers is a header. */
@@ -26,7 +49,8 @@ static bool is_header(const gd_csv_options *o, const gd_csv_field *fields, int c
     double value;
     if (o->header >= 0) return o->header;
     for (int i = 0; i < count; i++)
-        if (!gd_csv_is_missing(&fields[i]) && gd_csv_number(&fields[i], &value)) return false;
+        if (!gd_csv_is_missing(&fields[i]) && gd_csv_number(&fields[i], o->decimal, &value))
+            return false;
     return true;
 }
 
@@ -144,13 +168,43 @@ static gd_status select_columns(gd_csv_table *t, const char *path, const gd_csv_
     if (t->n_columns == 0)
         return gd_fail(GD_E_ARGUMENT, "%s: there is no column left for the input", path);
     t->has_target = target >= 0;
+    t->target_field = target;
     return target >= 0 ? add_column(t, path, fields, target, kinds[target]) : GD_OK;
+}
+
+/* Keeps the names of all fields, to tell unknown columns of another file. */
+static gd_status keep_names(gd_csv_table *t, const char *path, const gd_csv_field *fields,
+                            int count) {
+    if (!t->header) return GD_OK;
+    t->field_names = gd_calloc((size_t)count, sizeof *t->field_names);
+    for (int i = 0; t->field_names && i < count; i++) {
+        t->field_names[i] = gd_malloc(fields[i].length + 1);
+        if (!t->field_names[i]) return gd_no_memory(path, "for its columns");
+        strcpy(t->field_names[i], fields[i].text);
+    }
+    return t->field_names ? GD_OK : gd_no_memory(path, "for its columns");
+}
+
+/* A file without commas has one column. If its first line has another separator, that is meant. */
+static gd_status check_separator(const char *path, const gd_csv_options *o,
+                                 const gd_csv_field *first, int count) {
+    if (count > 1 || o->separator_is_given || first->quoted) return GD_OK;
+    const char *other = strpbrk(first->text, ";\t");
+    int columns = 1;
+    if (!other) return GD_OK;
+    for (const char *c = first->text; *c; c++) columns += *c == *other;
+    return gd_fail(GD_E_FORMAT,
+                   "%s: has one column, '%.60s'; with separator=%s it has %d (separator=, reads it "
+                   "as one)",
+                   path, first->text, *other == ';' ? ";" : "tab", columns);
 }
 
 gd_status gd_csv_choose_columns(gd_csv_table *t, const char *path, const gd_csv_options *o,
                                 const gd_csv_field *fields, int count) {
+    GD_TRY(check_separator(path, o, fields, count));
     t->header = is_header(o, fields, count);
     t->n_fields = count;
+    GD_TRY(keep_names(t, path, fields, count));
     t->columns = gd_calloc((size_t)count + 1, sizeof *t->columns);
     gd_csv_kind *kinds = gd_calloc((size_t)count, sizeof *kinds);
     const gd_status status = t->columns && kinds ? select_columns(t, path, o, fields, count, kinds)
@@ -161,38 +215,125 @@ gd_status gd_csv_choose_columns(gd_csv_table *t, const char *path, const gd_csv_
 
 /* --- the columns of another table ------------------------------------------------------------- */
 
-static gd_status copy_categories(gd_csv_column *c, const gd_csv_column *from, const char *path) {
-    c->categories = gd_calloc((size_t)from->n_categories + 1, sizeof *c->categories);
-    if (!c->categories) return gd_no_memory(path, "for its columns");
-    c->room = from->n_categories;
-    for (int i = 0; i < from->n_categories; i++) {
-        char *name = gd_malloc(strlen(from->categories[i]) + 1);
-        if (!name) return gd_no_memory(path, "for its columns");
-        c->categories[c->n_categories++] = strcpy(name, from->categories[i]);
-        if (!gd_name_map_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
-            return gd_no_memory(path, "for its columns");
+gd_status gd_csv_add_category(gd_csv_column *c, const char *text, size_t length, const char *path) {
+    char *name = gd_malloc(length + 1);
+    if (!name || !gd_grow(c->categories, c->n_categories, c->room)) {
+        gd_free(name);
+        return gd_no_memory(path, "for its table");
+    }
+    c->categories[c->n_categories++] = strcpy(name, text);
+    if (!gd_name_map_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
+        return gd_no_memory(path, "for its table");
+    return GD_OK;
+}
+
+static gd_status copy_column(gd_csv_table *t, const char *path, const gd_csv_field *fields,
+                             const gd_csv_column *from, int field) {
+    GD_TRY(add_column(t, path, fields, field, from->kind));
+    gd_csv_column *c = &t->columns[t->n_columns - 1];
+    c->mean = from->mean;
+    c->scale = from->scale;
+    for (int i = 0; i < from->n_categories; i++)
+        GD_TRY(gd_csv_add_category(c, from->categories[i], strlen(from->categories[i]), path));
+    return GD_OK;
+}
+
+/* Appends 'name' to a list for a message. */
+static void append_name(char *list, size_t size, const char *name) {
+    const size_t used = strlen(list);
+    if (used + 8 < size) snprintf(list + used, size - used, "%s'%.60s'", used ? ", " : "", name);
+}
+
+/* The field of a column of `like`, or -1. Names may occur twice: the same place comes first. */
+static int find_by_name(const gd_csv_column *from, const gd_csv_field *fields, int count) {
+    if (from->field < count && strcmp(fields[from->field].text, from->name) == 0)
+        return from->field;
+    for (int i = 0; i < count; i++)
+        if (strcmp(fields[i].text, from->name) == 0) return i;
+    return -1;
+}
+
+/* The names of the file that `like` does not have. */
+static int list_unknown(const gd_csv_table *like, const gd_csv_field *fields, int count, char *list,
+                        size_t size) {
+    int unknown = 0;
+    for (int i = 0; i < count; i++) {
+        bool known = false;
+        for (int k = 0; !known && k < like->n_fields; k++)
+            known = strcmp(like->field_names[k], fields[i].text) == 0;
+        if (known) continue;
+        append_name(list, size, fields[i].text);
+        unknown++;
+    }
+    return unknown;
+}
+
+/* Finds the columns of `like` in the header of a file; at[i] is the field of column i, -1 for a
+ * target that may be absent. */
+static gd_status match_names(const char *path, const gd_csv_options *o, const gd_csv_table *like,
+                             const gd_csv_field *fields, int count, int *at) {
+    char missing[300] = "", unknown[300] = "", names[300];
+    int n_missing = 0;
+    for (int i = 0; i < like->n_columns; i++) {
+        const bool target = like->has_target && i == like->n_columns - 1;
+        at[i] =
+            target && o->target_is_ignored ? -1 : find_by_name(&like->columns[i], fields, count);
+        if (at[i] >= 0 || (target && o->target_is_optional)) continue;
+        append_name(missing, sizeof missing, like->columns[i].name);
+        n_missing++;
+    }
+    const int n_unknown = list_unknown(like, fields, count, unknown, sizeof unknown);
+    if (n_missing)
+        return gd_fail(GD_E_FORMAT, "%s: has no column%s %s; it has %s%s%s%s", path,
+                       n_missing > 1 ? "s" : "", missing,
+                       list_names(fields, count, names, sizeof names),
+                       n_unknown ? " (unknown: " : "", unknown, n_unknown ? ")" : "");
+    if (n_unknown)
+        gd_notice(GD_LOG_WARNING,
+                  "%s: column%s %s %s not used: the training table does not have %s", path,
+                  n_unknown > 1 ? "s" : "", unknown, n_unknown > 1 ? "are" : "is",
+                  n_unknown > 1 ? "them" : "it");
+    return GD_OK;
+}
+
+/* Without a header, fields have the same places, except that the target may be absent. */
+static gd_status match_places(const char *path, const gd_csv_options *o, const gd_csv_table *like,
+                              int count, int *at) {
+    const int target = like->target_field;
+    const bool absent = target >= 0 && count == like->n_fields - 1 && o->target_is_optional;
+    if (count != like->n_fields && !absent)
+        return gd_fail(GD_E_FORMAT, "%s: has %d columns; the training table has %d%s", path, count,
+                       like->n_fields,
+                       target >= 0 && o->target_is_optional ? ", with the target" : "");
+    for (int i = 0; i < like->n_columns; i++) {
+        const int field = like->columns[i].field;
+        at[i] = absent ? field - (field > target) : field;
+        if (field == target && (absent || o->target_is_ignored)) at[i] = -1;
     }
     return GD_OK;
 }
 
-gd_status gd_csv_copy_columns(gd_csv_table *t, const char *path, const gd_csv_table *like,
-                              const gd_csv_field *fields, int count) {
+static gd_status copy_columns(gd_csv_table *t, const char *path, const gd_csv_options *o,
+                              const gd_csv_table *like, const gd_csv_field *fields, int count,
+                              int *at) {
+    GD_TRY(t->header ? match_names(path, o, like, fields, count, at)
+                     : match_places(path, o, like, count, at));
+    for (int i = 0; i < like->n_columns; i++)
+        if (at[i] >= 0) GD_TRY(copy_column(t, path, fields, &like->columns[i], at[i]));
+    t->has_target = like->has_target && at[like->n_columns - 1] >= 0;
+    t->target_field = t->has_target ? at[like->n_columns - 1] : -1;
+    return GD_OK;
+}
+
+gd_status gd_csv_copy_columns(gd_csv_table *t, const char *path, const gd_csv_options *o,
+                              const gd_csv_table *like, const gd_csv_field *fields, int count) {
     t->header = like->header;
     t->n_fields = count;
-    t->has_target = like->has_target;
-    t->columns = gd_calloc((size_t)like->n_columns, sizeof *t->columns);
-    if (!t->columns) return gd_no_memory(path, "for its columns");
-    for (int i = 0; i < like->n_columns; i++) {
-        const gd_csv_column *from = &like->columns[i];
-        const list_item item = {.at = from->name, .length = strlen(from->name)};
-        int field = from->field; /* names may occur twice */
-        if (field >= count || strcmp(fields[field].text, from->name) != 0)
-            GD_TRY(find_field(t, path, fields, count, &item, &field));
-        GD_TRY(add_column(t, path, fields, field, from->kind));
-        gd_csv_column *c = &t->columns[i];
-        c->mean = from->mean;
-        c->scale = from->scale;
-        GD_TRY(copy_categories(c, from, path));
-    }
-    return GD_OK;
+    GD_TRY(keep_names(t, path, fields, count));
+    t->columns = gd_calloc((size_t)like->n_columns + 1, sizeof *t->columns);
+    int *at = gd_calloc((size_t)like->n_columns + 1, sizeof *at);
+    const gd_status status = t->columns && at ? copy_columns(t, path, o, like, fields, count, at)
+                                              : gd_no_memory(path, "for its columns");
+    gd_free(at);
+    return status;
 }

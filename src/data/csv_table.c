@@ -2,13 +2,13 @@
 #include "data/csv_table.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/checked.h"
 #include "core/error.h"
-#include "core/grow.h"
 #include "core/number.h"
 
 enum { MAX_CATEGORIES = 1 << 24 }; /* codes are kept as floats */
@@ -23,8 +23,11 @@ typedef struct table_reader {
 
 static gd_status fail_at_field(const table_reader *r, const gd_csv_column *c, const gd_csv_field *f,
                                const char *what) {
-    return gd_fail(GD_E_FORMAT, "%s: line %lld, column %lld (%s): '%.40s' %s", r->path,
-                   (long long)f->line, (long long)f->column, c->name, f->text, what);
+    if (!r->table->header)
+        return gd_fail(GD_E_FORMAT, "%s: line %lld, column %d (counted from 0): '%.40s' %s",
+                       r->path, (long long)f->line, c->field, f->text, what);
+    return gd_fail(GD_E_FORMAT, "%s: line %lld, column %d (%s): '%.40s' %s", r->path,
+                   (long long)f->line, c->field + 1, c->name, f->text, what);
 }
 
 /* --- one pass over the file ------------------------------------------------------------------- */
@@ -40,7 +43,7 @@ static gd_status for_each_record(table_reader *r, gd_csv *csv, row_fn take) {
         GD_TRY(gd_csv_next(csv, &fields, &count));
         if (count == 0) return GD_OK;
         if (!t->columns)
-            GD_TRY(r->like ? gd_csv_copy_columns(t, r->path, r->like, fields, count)
+            GD_TRY(r->like ? gd_csv_copy_columns(t, r->path, r->options, r->like, fields, count)
                            : gd_csv_choose_columns(t, r->path, r->options, fields, count));
         if (count != t->n_fields)
             return gd_fail(GD_E_FORMAT, "%s: line %lld has %d fields; the first has %d", r->path,
@@ -64,15 +67,48 @@ static gd_status read_pass(table_reader *r, row_fn take) {
 }
 
 /* The first pass: a column with a text that is not a number has categories. */
-static gd_status infer_column_kinds(table_reader *r, const gd_csv_field *fields) {
+static gd_status count_texts(table_reader *r, const gd_csv_field *fields) {
     double value;
+    const char decimal = r->options->decimal;
     for (int i = 0; i < r->table->n_columns; i++) {
         gd_csv_column *c = &r->table->columns[i];
         const gd_csv_field *f = &fields[c->field];
-        if (c->kind == GD_CSV_AUTO && !gd_csv_is_missing(f) && !gd_csv_number(f, &value))
-            c->kind = GD_CSV_CATEGORY;
+        if (c->kind != GD_CSV_AUTO || gd_csv_is_missing(f) || gd_csv_number(f, decimal, &value))
+            continue;
+        c->texts++;
+        if (!gd_csv_has_other_mark(f, decimal) || c->marked++ > 0) continue;
+        c->marked_line = f->line;
+        snprintf(c->marked_text, sizeof c->marked_text, "%.23s", f->text);
     }
     r->row++;
+    return GD_OK;
+}
+
+/* Prices such as "1,5" are no categories. */
+static gd_status fail_at_mark(const table_reader *r, const gd_csv_column *c) {
+    const bool comma = r->options->decimal == ',';
+    char place[32];
+    snprintf(place, sizeof place, r->table->header ? "%d" : "%d (counted from 0)",
+             c->field + r->table->header);
+    return gd_fail(GD_E_FORMAT,
+                   "%s: line %lld, column %s%s%s%s: '%s' looks like a number with a decimal %s, "
+                   "as %lld of the %lld texts of this column do; %s, and types='%s:category' keeps "
+                   "them as categories",
+                   r->path, (long long)c->marked_line, place, r->table->header ? " (" : "",
+                   r->table->header ? c->name : "", r->table->header ? ")" : "", c->marked_text,
+                   comma ? "point" : "comma", (long long)c->marked, (long long)c->texts,
+                   comma ? "decimal=point reads them as numbers"
+                         : "decimal=comma reads them as numbers",
+                   c->name);
+}
+
+static gd_status choose_kinds(table_reader *r) {
+    for (int i = 0; i < r->table->n_columns; i++) {
+        gd_csv_column *c = &r->table->columns[i];
+        if (c->kind != GD_CSV_AUTO) continue;
+        if (2 * c->marked > c->texts) return fail_at_mark(r, c);
+        c->kind = c->texts ? GD_CSV_CATEGORY : GD_CSV_NUMBER;
+    }
     return GD_OK;
 }
 
@@ -83,18 +119,11 @@ static gd_status category_code(const table_reader *r, gd_csv_column *c, const gd
     const char *text = gd_csv_is_missing(f) ? "" : f->text;
     uintptr_t code = (uintptr_t)gd_name_map_find(&c->codes, text);
     if (!code && r->like)
-        return fail_at_field(r, c, f, "is a category that the other table does not have");
+        return fail_at_field(r, c, f, "is a category that the training table does not have");
     if (!code) {
         if (c->n_categories == MAX_CATEGORIES)
             return fail_at_field(r, c, f, "is one category too many");
-        char *name = gd_malloc(f->length + 1);
-        if (!name || !gd_grow(c->categories, c->n_categories, c->room)) {
-            gd_free(name);
-            return gd_no_memory(r->path, "for its table");
-        }
-        c->categories[c->n_categories++] = strcpy(name, text);
-        if (!gd_name_map_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
-            return gd_no_memory(r->path, "for its table");
+        GD_TRY(gd_csv_add_category(c, text, strlen(text), r->path));
         code = (uintptr_t)c->n_categories;
     }
     *value = (float)(code - 1);
@@ -104,9 +133,16 @@ static gd_status category_code(const table_reader *r, gd_csv_column *c, const gd
 static gd_status field_value(const table_reader *r, gd_csv_column *c, const gd_csv_field *f,
                              float *value) {
     if (c->kind == GD_CSV_CATEGORY) return category_code(r, c, f, value);
+    const char decimal = r->options->decimal;
     double number = NAN;
-    if (!gd_csv_is_missing(f) && !gd_csv_number(f, &number))
-        return fail_at_field(r, c, f, "is not a number");
+    if (!gd_csv_is_missing(f) && !gd_csv_number(f, decimal, &number))
+        return fail_at_field(r, c, f,
+                             !gd_csv_has_other_mark(f, decimal) ? "is not a number"
+                             : decimal == ','
+                                 ? "is not a number with a decimal comma; decimal=point "
+                                   "reads points"
+                                 : "is not a number with a decimal point; "
+                                   "decimal=comma reads commas");
     *value = (float)number;
     return GD_OK;
 }
@@ -169,7 +205,7 @@ static gd_status sort_categories(gd_csv_table *t, gd_csv_column *c, int column, 
     for (int i = 0; enough && i < n; i++) {
         const gd_csv_field f = {.text = c->categories[i]};
         order[i] = (ranked){c->categories[i], 0, i};
-        if (*f.text && !gd_csv_number(&f, &order[i].number)) numbers = false;
+        if (*f.text && !gd_csv_number(&f, t->decimal, &order[i].number)) numbers = false;
     }
     if (enough) qsort(order, (size_t)n, sizeof *order, numbers ? by_number : by_name);
     gd_name_map_free(&c->codes);
@@ -230,11 +266,10 @@ static gd_status finish_table(table_reader *r) {
 static gd_status read_table(table_reader *r) {
     gd_csv_table *t = r->table;
     size_t bytes;
-    GD_TRY(read_pass(r, infer_column_kinds));
+    GD_TRY(read_pass(r, count_texts));
     if (!t->columns) return gd_fail(GD_E_FORMAT, "%s: is empty", r->path);
     if (r->row == 0) return gd_fail(GD_E_FORMAT, "%s: has a header, and no rows", r->path);
-    for (int i = 0; i < t->n_columns; i++)
-        if (t->columns[i].kind == GD_CSV_AUTO) t->columns[i].kind = GD_CSV_NUMBER;
+    GD_TRY(choose_kinds(r));
     t->rows = r->row;
     if (!gd_mul_size((size_t)t->rows, (size_t)t->n_columns * sizeof *t->values, &bytes) ||
         !(t->values = gd_malloc(bytes)))
@@ -245,7 +280,7 @@ static gd_status read_table(table_reader *r) {
 
 gd_status gd_csv_table_read(gd_csv_table *t, const char *path, const gd_csv_options *options,
                             const gd_csv_table *like) {
-    *t = (gd_csv_table){.rows = 0};
+    *t = (gd_csv_table){.target_field = -1, .decimal = options->decimal};
     table_reader r = {.table = t, .path = path, .options = options, .like = like};
     const gd_status status = read_table(&r);
     if (status != GD_OK) gd_csv_table_free(t);
@@ -260,6 +295,8 @@ void gd_csv_table_free(gd_csv_table *t) {
         gd_name_map_free(&c->codes);
         gd_free(c->name);
     }
+    for (int i = 0; t->field_names && i < t->n_fields; i++) gd_free(t->field_names[i]);
+    gd_free(t->field_names);
     gd_free(t->columns);
     gd_free(t->values);
     *t = (gd_csv_table){.rows = 0};

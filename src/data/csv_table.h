@@ -2,7 +2,8 @@
  *
  * A file is read twice: first to find the kinds of its columns and the number of its rows, then to
  * fill the array. A table can take columns, kinds, categories and statistics from another one, as a
- * test set takes those of the training set.
+ * test set takes those of the training set. They can also be kept as text, the layout of a table
+ * (csv_layout.c).
  */
 #ifndef GRADUS_DATA_CSV_TABLE_H
 #define GRADUS_DATA_CSV_TABLE_H
@@ -18,6 +19,10 @@ typedef struct gd_csv_column {
     char *name; /* "3" where the file has no header */
     int field;  /* its index in a record */
     gd_csv_kind kind;
+    /* Of the first pass: fields that are no numbers, those among them that are numbers with the other
+     * decimal mark, and the first of these. */
+    int64_t texts, marked, marked_line;
+    char marked_text[24];
     double mean,
         scale; /* of numbers, without missing ones; scale: their deviation, or 1 if that is 0 */
     /* Sorted: as numbers if all are numbers, otherwise by bytes. "" (missing) is the last. */
@@ -30,7 +35,9 @@ typedef struct gd_csv_options {
     /* Lists of names or numbers of columns, "a b:category"; NULL: not given. */
     const char *columns, *target, *types;
     int header; /* 1: the first line is one; 0: it is not; -1: it is if it has no numbers */
-    char separator;
+    char separator, decimal;
+    bool separator_is_given;
+    bool target_is_optional, target_is_ignored; /* in a table like another one */
     gd_csv_missing missing;
 } gd_csv_options;
 
@@ -39,7 +46,9 @@ typedef struct gd_csv_table {
     int n_columns;
     bool has_target;
     bool header; /* the first record holds names */
-    int n_fields;
+    char decimal;
+    int n_fields, target_field; /* in a record; target_field -1: none */
+    char **field_names;         /* of all fields; NULL: there is no header */
     float *values; /* (rows, columns); missing numbers are replaced as the options say */
     int64_t rows;
 } gd_csv_table;
@@ -57,9 +66,28 @@ gd_status gd_csv_choose_columns(gd_csv_table *table, const char *path,
                                 const gd_csv_options *options, const gd_csv_field *fields,
                                 int count);
 /* Selects the columns of another table, by their names, or by their indices without a header. */
-gd_status gd_csv_copy_columns(gd_csv_table *table, const char *path, const gd_csv_table *like,
-                              const gd_csv_field *fields, int count);
+gd_status gd_csv_copy_columns(gd_csv_table *table, const char *path, const gd_csv_options *options,
+                              const gd_csv_table *like, const gd_csv_field *fields, int count);
+gd_status gd_csv_add_category(gd_csv_column *column, const char *text, size_t length,
+                              const char *path);
 bool gd_csv_is_missing(const gd_csv_field *field);
-bool gd_csv_number(const gd_csv_field *field, double *value);
+/* Reads a number with this decimal mark, '.' or ','. */
+bool gd_csv_number(const gd_csv_field *field, char decimal, double *value);
+/* Whether it is a number with a comma instead of a decimal point, or the reverse: "1,5", "1.234,5". */
+bool gd_csv_has_other_mark(const gd_csv_field *field, char decimal);
+
+/* --- layouts as text (csv_layout.c) ----------------------------------------------------------- */
+
+/* How the records of a file become samples. */
+typedef struct gd_csv_layout {
+    gd_csv_table table; /* without values */
+    char separator;
+    gd_csv_missing missing;
+    bool one_hot, standardize;
+} gd_csv_layout;
+
+/* The text is JSON, from gd_malloc. It fails if a name or a category is not UTF-8. */
+gd_status gd_csv_layout_write(const gd_csv_layout *layout, char **text);
+gd_status gd_csv_layout_read(gd_csv_layout *layout, const char *text);
 
 #endif

@@ -20,10 +20,14 @@ static void destroy_dataset(gd_object *object) {
     gd_free(d->classes);
     gd_free(d->inner);
     gd_free(d->options);
-    gd_free(d);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class dataset_class = {.name = "dataset", .destroy = destroy_dataset};
+
+bool gd_is_dataset(const void *object) {
+    return ((const gd_object *)object)->class == &dataset_class;
+}
 
 gd_dataset *gd_dataset_bare(const char *type, const gd_dataset_rules *rules,
                             gd_dataset *const *inner, int n_inner) {
@@ -150,8 +154,9 @@ static void functions_close(gd_dataset *d) {
 static const gd_dataset_rules functions_rules = {.get = functions_get, .close = functions_close};
 
 gd_dataset *gd_dataset_from_at(const char *site, void *self, const gd_dataset_functions *call) {
+    call = call ? call : GD_DATASET_FUNCTIONS_();
     GD_CALLED_FROM(site);
-    if (!call || !call->count || !call->get)
+    if (!call->count || !call->get)
         return gd_dataset_finish(site, NULL,
                                  gd_fail(GD_E_ARGUMENT, "gd_dataset_from needs .count and .get"));
     functions *f = gd_calloc(1, sizeof *f);
@@ -205,9 +210,15 @@ gd_status gd_dataset_define_at(const char *site, const char *record, gd_dataset_
 
 /* --- samples ---------------------------------------------------------------------------------- */
 
-int64_t gd_dataset_count(const gd_dataset *d) { return d ? d->count : 0; }
+int64_t gd_dataset_count(const gd_dataset *d) {
+    GD_LIVE(d);
+    return d ? d->count : 0;
+}
 
-int64_t gd_dataset_class_count(const gd_dataset *d) { return d ? d->n_classes : 0; }
+int64_t gd_dataset_class_count(const gd_dataset *d) {
+    GD_LIVE(d);
+    return d ? d->n_classes : 0;
+}
 
 /* Fails, and lists the first classes: "'cat', 'dog', ...". */
 static gd_status fail_no_class(const gd_dataset *d, const char *name) {
@@ -238,10 +249,36 @@ int64_t gd_dataset_class_index_at(const char *site, const gd_dataset *d, const c
 }
 
 const char *gd_dataset_class_name(const gd_dataset *d, int64_t index) {
+    GD_LIVE(d);
     return d && index >= 0 && index < d->n_classes ? d->classes[index] : NULL;
 }
 
+/* The table that a dataset is made from, or NULL. */
+static const gd_dataset *find_table(const gd_dataset *d) {
+    while (d && !d->rules->layout) d = d->n_inner ? d->inner[0] : NULL;
+    return d;
+}
+
+int64_t gd_dataset_layout_at(const char *site, gd_dataset *d, char *text, size_t size) {
+    GD_CALLED_FROM(site);
+    const gd_dataset *table = find_table(d);
+    char *layout = NULL;
+    if (text && size) *text = 0;
+    if (!table) return -1;
+    const gd_status status = table->rules->layout(table, &layout);
+    if (status != GD_OK) {
+        gd_error_prefix("gd_dataset_layout: ");
+        gd_report(site, status);
+        return -1;
+    }
+    const int64_t length = (int64_t)strlen(layout);
+    if (text && size) snprintf(text, size, "%s", layout);
+    gd_free(layout);
+    return length;
+}
+
 const char *gd_dataset_sample_name(gd_dataset *d, int64_t index, char *text, size_t size) {
+    GD_LIVE(d);
     if (!text || size == 0) return "";
     if (d && d->rules->name && index >= 0 && index < d->count) d->rules->name(d, index, text, size);
     else snprintf(text, size, "sample %lld", (long long)index);
@@ -290,10 +327,11 @@ gd_status gd_dataset_fetch(const gd_dataset *d, int64_t index, gd_random *random
 
 gd_tensors gd_dataset_get_at(const char *site, gd_dataset *d, int64_t index,
                              const gd_sample_options *options) {
+    GD_LIVE_AT(site, d);
+    options = options ? options : GD_SAMPLE_OPTIONS_();
     GD_CALLED_FROM(site);
     gd_sample sample = {.count = 0};
-    gd_random random =
-        gd_sample_random(options ? options->seed : 0, options ? options->epoch : 0, index);
+    gd_random random = gd_sample_random(options->seed, options->epoch, index);
     gd_scope *scope = gd_scope_open();
     gd_status status = d ? gd_dataset_fetch(d, index, &random, &sample)
                          : gd_fail(GD_E_ARGUMENT, "gd_dataset_get: the dataset is NULL");

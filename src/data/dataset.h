@@ -12,6 +12,7 @@
  *   NAME_name(dataset, index, text, size)       the name of a sample in messages, "cats/3.jpg"; optional
  *   NAME_close(dataset)       frees dataset->self; optional
  *   NAME_gather(dataset, indices, count, batch)  stacks several samples to one batch; optional
+ *   NAME_layout(dataset, text)  how its files become samples, as text from gd_malloc; optional
  *
  * Datasets that combine others (src/data/combine.c) use the same rules without a record.
  */
@@ -41,7 +42,8 @@ typedef struct gd_dataset_rules {
      * current scope. Only for datasets without broken samples. NULL: the loader stacks them. */
     gd_status (*gather)(const gd_dataset *dataset, const int64_t *indices, int64_t count,
                         gd_sample *batch);
-    gd_dataset_type defined; /* of a user-defined record */
+    gd_status (*layout)(const gd_dataset *dataset, char **text); /* see gd_dataset_layout */
+    gd_dataset_type defined;                                     /* of a user-defined record */
 } gd_dataset_rules;
 
 struct gd_dataset {
@@ -69,6 +71,9 @@ gd_dataset *gd_dataset_finish(const char *site, gd_dataset *dataset, gd_status s
 
 /* Sets the names of classes: copies of `names`, or for NULL "0", "1", ... */
 gd_status gd_dataset_set_classes(gd_dataset *dataset, const char *const *names, int64_t count);
+
+/* Whether an object of any kind is a dataset. */
+bool gd_is_dataset(const void *object);
 
 /* Fetches a sample. Does not record a failure; its message names the sample. */
 gd_status gd_dataset_fetch(const gd_dataset *dataset, int64_t index, gd_random *random,

@@ -1,4 +1,4 @@
-/* dataset_tokens.c - windows of token ids in files, which are memory-mapped. */
+/* dataset_tokens.c - windows of token ids in files, from which each sample is read. */
 #include <glob.h>
 #include <limits.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 /*dataset tokens(path:string, length:int)
  * Files of token ids, cut into windows of `length` tokens that may begin in one file and end in
  * the next. `path` is a file, a folder, or a pattern such as 'data/train_*.bin'; several files are
- * read in the order of their names. Files are memory-mapped, unless they are gzipped. .npy files
- * have a type; others are raw and little-endian. Samples: ids, i64 (length), and as target the same
- * shifted by one token.
+ * read in the order of their names. A sample is read from the files when it is needed; gzipped
+ * files are unpacked into memory. .npy files have a type; others are raw and little-endian.
+ * Samples: ids, i64 (length), and as target the same shifted by one token.
  *   type {uint16, int32} = uint16   of files that are not .npy
  *   skip int = 0                    bytes of a header at the start of each such file
  *   stride int = 0                  distance between the starts of two samples; 0: length
@@ -92,19 +92,18 @@ static gd_status list_files(shards *s, const char *path) {
     return add_name(s, NULL, path);
 }
 
-/* Maps or decompresses file `i`. */
-static gd_status open_bytes(shards *s, int i, const uint8_t **data, size_t *bytes) {
+/* Opens or decompresses file `i`. */
+static gd_status open_bytes(shards *s, int i) {
     gd_stream *stream;
+    size_t bytes = 0;
     GD_TRY(gd_stream_open(&stream, s->names[i]));
     const bool gzip = gd_stream_is_gzip(stream);
     gd_status status =
-        gzip ? gd_stream_read_all(stream, SIZE_MAX / 4, &s->unpacked[i], bytes) : GD_OK;
+        gzip ? gd_stream_read_all(stream, SIZE_MAX / 4, &s->unpacked[i], &bytes) : GD_OK;
     gd_stream_close(stream);
     if (status == GD_OK && gzip)
-        status = gd_file_reader_open_memory(&s->files[i], s->names[i], s->unpacked[i], *bytes);
+        status = gd_file_reader_open_memory(&s->files[i], s->names[i], s->unpacked[i], bytes);
     else if (status == GD_OK) status = gd_file_reader_open(&s->files[i], s->names[i]);
-    if (status == GD_OK) status = gd_file_reader_map(s->files[i], data);
-    if (status == GD_OK) *bytes = (size_t)gd_file_reader_size(s->files[i]);
     return status;
 }
 
@@ -123,36 +122,38 @@ static gd_status read_npy_shard(shards *s, int i, gd_token_piece *p) {
               : h.itemsize == 2 ? GD_TOKEN_U16
               : h.itemsize == 4 ? GD_TOKEN_I32
                                 : GD_TOKEN_I64;
-    p->data += h.data_offset;
+    p->begin = h.data_offset;
     p->count = h.dims[0];
     return GD_OK;
 }
 
-static gd_status read_raw_shard(const char *name, const gd_dataset_tokens_options *o, size_t bytes,
-                                gd_token_piece *p) {
+static gd_status read_raw_shard(const char *name, const gd_dataset_tokens_options *o,
+                                uint64_t bytes, gd_token_piece *p) {
     p->kind = o->type == GD_UINT16 ? GD_TOKEN_U16 : GD_TOKEN_I32;
     const size_t item = (size_t)gd_token_bytes(p->kind);
-    if (bytes < (size_t)o->skip)
-        return gd_fail(GD_E_FORMAT, "%s: has %zu bytes, and skip is %lld", name, bytes,
-                       (long long)o->skip);
-    bytes -= (size_t)o->skip;
+    if (bytes < (uint64_t)o->skip)
+        return gd_fail(GD_E_FORMAT, "%s: has %llu bytes, and skip is %lld", name,
+                       (unsigned long long)bytes, (long long)o->skip);
+    bytes -= (uint64_t)o->skip;
     if (bytes % item)
         return gd_fail(
             GD_E_FORMAT,
-            "%s: its %zu bytes of tokens are not a multiple of %zu; is it truncated, or of "
+            "%s: its %llu bytes of tokens are not a multiple of %zu; is it truncated, or of "
             "another type?",
-            name, bytes, item);
-    p->data = p->data ? p->data + o->skip : NULL; /* an empty file has no memory */
+            name, (unsigned long long)bytes, item);
+    p->begin = (uint64_t)o->skip;
     p->count = (int64_t)(bytes / item);
     return GD_OK;
 }
 
 static gd_status open_shard(shards *s, int i, const gd_dataset_tokens_options *o) {
     gd_token_piece *p = &s->windows.pieces[s->windows.n_pieces];
-    size_t bytes;
-    *p = (gd_token_piece){.first = s->windows.total, .name = s->names[i]};
-    GD_TRY(open_bytes(s, i, &p->data, &bytes));
-    if (bytes >= 6 && memcmp(p->data, "\x93NUMPY", 6) == 0) GD_TRY(read_npy_shard(s, i, p));
+    char magic[6] = "";
+    GD_TRY(open_bytes(s, i));
+    *p = (gd_token_piece){.file = s->files[i], .first = s->windows.total, .name = s->names[i]};
+    const uint64_t bytes = gd_file_reader_size(s->files[i]);
+    if (bytes >= sizeof magic) GD_TRY(gd_file_reader_read_at(s->files[i], 0, magic, sizeof magic));
+    if (memcmp(magic, "\x93NUMPY", sizeof magic) == 0) GD_TRY(read_npy_shard(s, i, p));
     else GD_TRY(read_raw_shard(s->names[i], o, bytes, p));
     s->windows.total += p->count; /* sizes of files cannot overflow it */
     s->windows.n_pieces += p->count > 0;
@@ -175,6 +176,11 @@ static gd_status tokens_get(const gd_dataset *d, int64_t index, gd_random *rando
                             gd_sample *sample) {
     (void)random;
     return gd_token_windows_get(&((const shards *)d->self)->windows, index, sample);
+}
+
+static gd_status tokens_gather(const gd_dataset *d, const int64_t *indices, int64_t count,
+                               gd_sample *batch) {
+    return gd_token_windows_gather(&((const shards *)d->self)->windows, indices, count, batch);
 }
 
 static void tokens_close(gd_dataset *d) {

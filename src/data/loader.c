@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/state_fields.h"
 #include "core/tensor.h"
 #include "core/thread.h"
@@ -21,13 +22,17 @@ static void destroy_loader(gd_object *object) {
     gd_order_end(&l->order);
     gd_release(l->options.sampler);
     gd_release(l->dataset);
-    gd_free(l);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 
 static const gd_state_rules loader_state_rules;
 static const gd_class loader_class = {
     .name = "loader", .destroy = destroy_loader, .state = &loader_state_rules};
+
+bool gd_is_loader(const void *object) {
+    return ((const gd_object *)object)->class == &loader_class;
+}
 
 static gd_status check_number(const char *name, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return GD_OK;
@@ -87,10 +92,11 @@ static gd_status make_loader(gd_dataset *dataset, const gd_loader_options *o, gd
 
 gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
                             const gd_loader_options *options) {
+    GD_LIVE_AT(site, dataset);
+    options = options ? options : GD_LOADER_OPTIONS_();
     GD_CALLED_FROM(site);
-    static const gd_loader_options defaults = {.batch = 32, .prefetch = 2, .targets = 1};
     gd_loader *l = NULL;
-    const gd_status status = make_loader(dataset, options ? options : &defaults, &l);
+    const gd_status status = make_loader(dataset, options, &l);
     if (status == GD_OK) {
         gd_scope_adopt(&l->object);
         return l;
@@ -101,11 +107,26 @@ gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
     return NULL;
 }
 
-int64_t gd_loader_batches(const gd_loader *l) { return l ? l->batches : 0; }
-int gd_loader_targets(const gd_loader *l) { return l ? l->options.targets : 0; }
-int gd_loader_weights(const gd_loader *l) { return l ? l->options.weights : 0; }
-gd_dataset *gd_loader_dataset(const gd_loader *l) { return l ? l->dataset : NULL; }
-int64_t gd_loader_skipped(const gd_loader *l) { return l ? l->skipped : 0; }
+int64_t gd_loader_batches(const gd_loader *l) {
+    GD_LIVE(l);
+    return l ? l->batches : 0;
+}
+int gd_loader_targets(const gd_loader *l) {
+    GD_LIVE(l);
+    return l ? l->options.targets : 0;
+}
+int gd_loader_weights(const gd_loader *l) {
+    GD_LIVE(l);
+    return l ? l->options.weights : 0;
+}
+gd_dataset *gd_loader_dataset(const gd_loader *l) {
+    GD_LIVE(l);
+    return l ? l->dataset : NULL;
+}
+int64_t gd_loader_skipped(const gd_loader *l) {
+    GD_LIVE(l);
+    return l ? l->skipped : 0;
+}
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
@@ -171,6 +192,7 @@ static gd_status next_batch(gd_loader *l) {
 }
 
 bool gd_loader_next_at(const char *site, gd_loader *l, gd_tensors *batch) {
+    GD_LIVE_AT(site, l);
     GD_CALLED_FROM(site);
     gd_tensors unwanted;
     if (!batch) batch = &unwanted;
@@ -197,12 +219,14 @@ gd_device *gd_loader_set_device(gd_loader *l, gd_device *device) {
 }
 
 void gd_loader_stop(gd_loader *l) {
+    GD_LIVE(l);
     if (l) discard_batches(l);
 }
 
 /* --- position --------------------------------------------------------------------------------- */
 
 gd_loader_position gd_loader_tell(const gd_loader *l) {
+    GD_LIVE(l);
     return l ? l->at : (gd_loader_position){0, 0};
 }
 
@@ -215,6 +239,7 @@ static gd_status check_position(const gd_loader *l, gd_loader_position to) {
 }
 
 gd_status gd_loader_seek_at(const char *site, gd_loader *l, gd_loader_position to) {
+    GD_LIVE_AT(site, l);
     GD_CALLED_FROM(site);
     gd_status status = l ? check_position(l, to) : gd_fail(GD_E_ARGUMENT, "the loader is NULL");
     if (status != GD_OK) gd_error_prefix("gd_loader_seek: ");

@@ -43,6 +43,9 @@ void gd_loader_prepare(const gd_loader *loader, int64_t number, const _Atomic bo
 /* Frees a batch that no one uses. */
 void gd_loader_drop(const gd_loader *loader, gd_prepared_batch *prepared);
 
+/* Whether an object of any kind is a loader. */
+bool gd_is_loader(const void *object);
+
 /* Changes .device and returns the previous one. Prefetched batches are discarded if it differs. */
 gd_device *gd_loader_set_device(gd_loader *loader, gd_device *device);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "data/permute.h"
@@ -14,7 +15,7 @@ static void destroy_sampler(gd_object *object) {
     gd_sampler *s = (gd_sampler *)object;
     if (s->rules->close) s->rules->close(s);
     gd_free(s->self);
-    gd_free(s);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class sampler_class = {.name = "sampler", .destroy = destroy_sampler};
@@ -66,6 +67,7 @@ gd_status gd_sampler_column(gd_tensor **column, const char *what) {
 }
 
 gd_status gd_sampler_fits(const gd_sampler *s, int64_t samples) {
+    GD_TRY_LIVE(s, "gd_loader_new");
     if (!s || s->made_for < 0 || s->made_for == samples) return GD_OK;
     return gd_fail(GD_E_ARGUMENT, "the sampler is for %lld samples, and the dataset has %lld",
                    (long long)s->made_for, (long long)samples);
@@ -136,9 +138,9 @@ static const gd_sampler_rules distributed_rules = {
 
 gd_sampler *gd_sampler_distributed_at(const char *site, int rank, int world,
                                       const gd_sampler_distributed_options *given) {
+    given = given ? given : GD_SAMPLER_DISTRIBUTED_OPTIONS_();
     GD_CALLED_FROM(site);
-    const gd_sampler_distributed_options o =
-        given ? *given : (gd_sampler_distributed_options){true, false};
+    const gd_sampler_distributed_options o = *given;
     gd_sampler *s = NULL;
     gd_status status = GD_OK;
     if (world < 1) status = gd_fail(GD_E_ARGUMENT, "world is %d; it must be at least 1", world);
@@ -190,6 +192,7 @@ static const gd_sampler_rules user_rules = {
     .count = user_count, .at = user_at, .describe = user_describe, .close = user_close};
 
 gd_sampler *gd_sampler_from_at(const char *site, void *self, const gd_sampler_functions *call) {
+    call = call ? call : GD_SAMPLER_FUNCTIONS_();
     GD_CALLED_FROM(site);
     gd_sampler *s = NULL;
     gd_status status = gd_scope_reserve(1); /* first: on failure the program keeps `self` */

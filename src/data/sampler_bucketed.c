@@ -162,7 +162,8 @@ gd_sampler *gd_sampler_bucketed_at(const char *site, gd_tensor *lengths,
     GD_CALLED_FROM(site);
     gd_sampler *s = NULL;
     gd_scope *scope = gd_scope_open(); /* owns a copy of the lengths on the CPU */
-    const gd_status status = make_bucketed(lengths, options ? options->pool : 100, &s);
+    options = options ? options : GD_SAMPLER_BUCKETED_OPTIONS_();
+    const gd_status status = make_bucketed(lengths, options->pool, &s);
     gd_scope_close(&scope);
     return gd_sampler_finish(site, "gd_sampler_bucketed", s, status);
 }

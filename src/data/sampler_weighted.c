@@ -262,8 +262,9 @@ static gd_status check_weights(gd_tensor **weights, const gd_sampler_options *o)
 
 gd_sampler *gd_sampler_weighted_at(const char *site, gd_tensor *weights,
                                    const gd_sampler_options *given) {
+    given = given ? given : GD_SAMPLER_OPTIONS_();
     GD_CALLED_FROM(site);
-    const gd_sampler_options o = given ? *given : (gd_sampler_options){0, true};
+    const gd_sampler_options o = *given;
     gd_sampler *s = NULL;
     gd_scope *scope = gd_scope_open();
     gd_status status = check_weights(&weights, &o);

@@ -27,15 +27,22 @@ gd_status gd_token_windows_count(const gd_token_windows *t, const char *path, co
     return GD_OK;
 }
 
-static int64_t load_token(const gd_token_piece *p, int64_t i) {
-    const uint8_t *at = p->data + (size_t)i * (size_t)gd_token_bytes(p->kind);
-    switch (p->kind) {
-    case GD_TOKEN_U8: return *at;
-    case GD_TOKEN_U16: return gd_get_u16(at);
-    case GD_TOKEN_I32: return (int32_t)gd_get_u32(at);
-    case GD_TOKEN_I64: return (int64_t)gd_get_u64(at);
+/* Widens `count` tokens to i64. */
+static void widen_tokens(gd_token_kind kind, const uint8_t *from, int64_t count, int64_t *to) {
+    switch (kind) {
+    case GD_TOKEN_U8:
+        for (int64_t i = 0; i < count; i++) to[i] = from[i];
+        break;
+    case GD_TOKEN_U16:
+        for (int64_t i = 0; i < count; i++) to[i] = gd_get_u16(from + 2 * i);
+        break;
+    case GD_TOKEN_I32:
+        for (int64_t i = 0; i < count; i++) to[i] = (int32_t)gd_get_u32(from + 4 * i);
+        break;
+    case GD_TOKEN_I64:
+        for (int64_t i = 0; i < count; i++) to[i] = (int64_t)gd_get_u64(from + 8 * i);
+        break;
     }
-    return 0;
 }
 
 static const gd_token_piece *find_piece(const gd_token_windows *t, int64_t number) {
@@ -48,9 +55,8 @@ static const gd_token_piece *find_piece(const gd_token_windows *t, int64_t numbe
     return &t->pieces[low];
 }
 
-static gd_status check_token(const gd_token_windows *t, const gd_token_piece *p, int64_t i,
-                             int64_t value) {
-    if (value >= 0 && (t->limit == 0 || value < t->limit)) return GD_OK;
+static gd_status fail_token(const gd_token_windows *t, const gd_token_piece *p, int64_t i,
+                            int64_t value) {
     if (t->limit == 0)
         return gd_fail(GD_E_FORMAT, "%s: token %" PRId64 " is %" PRId64 ", which is negative",
                        p->name, i, value);
@@ -58,19 +64,66 @@ static gd_status check_token(const gd_token_windows *t, const gd_token_piece *p,
                    p->name, i, value, t->limit);
 }
 
+/* Checks `count` tokens of a piece, of which the first has this number in it. */
+static gd_status check_tokens(const gd_token_windows *t, const gd_token_piece *p, int64_t first,
+                              int64_t count, const int64_t *tokens) {
+    const uint64_t limit = t->limit ? (uint64_t)t->limit : (uint64_t)INT64_MAX + 1;
+    bool good = true; /* without a branch, so that the loop is vectorized */
+    for (int64_t i = 0; i < count; i++) good &= (uint64_t)tokens[i] < limit;
+    for (int64_t i = 0; i < count && !good; i++)
+        if ((uint64_t)tokens[i] >= limit) return fail_token(t, p, first + i, tokens[i]);
+    return GD_OK;
+}
+
+/* Where a window goes: token k to x[k], the last one only to y. */
+typedef struct window {
+    const gd_token_windows *of;
+    int64_t first; /* in the sequence */
+    int64_t *x, *y;
+} window;
+
+static int64_t *place_of(const window *w, int64_t k) {
+    return k < w->of->length ? w->x + k : w->y + k - 1;
+}
+
+/* Widens and checks `count` tokens of a piece; the first has the number `at` in the sequence. */
+static gd_status put_tokens(const window *w, const gd_token_piece *p, const uint8_t *from,
+                            int64_t at, int64_t count) {
+    for (int64_t i = 0, n; i < count; i += n) {
+        const int64_t k = at + i - w->first, left = w->of->length - k;
+        n = left < 1 ? 1 : count - i < left ? count - i : left;
+        widen_tokens(p->kind, from + i * gd_token_bytes(p->kind), n, place_of(w, k));
+        GD_TRY(check_tokens(w->of, p, at + i - p->first, n, place_of(w, k)));
+    }
+    return GD_OK;
+}
+
+/* The same, from the memory or the file of the piece. */
+static gd_status copy_tokens(const window *w, const gd_token_piece *p, int64_t at, int64_t count) {
+    uint8_t buffer[8192];
+    const int64_t size = gd_token_bytes(p->kind), most = (int64_t)sizeof buffer / size,
+                  first = at - p->first;
+    if (p->data) return put_tokens(w, p, p->data + first * size, at, count);
+    for (int64_t i = 0; i < count; i += most) {
+        const int64_t n = count - i < most ? count - i : most;
+        GD_TRY(gd_file_reader_read_at(p->file, p->begin + (uint64_t)((first + i) * size), buffer,
+                                      (size_t)(n * size)));
+        GD_TRY(put_tokens(w, p, buffer, at + i, n));
+    }
+    return GD_OK;
+}
+
 /* Copies `length` tokens from `first` on into x, and those from first + 1 on into y. */
 static gd_status copy_window(const gd_token_windows *t, int64_t first, int64_t *x, int64_t *y) {
+    const window w = {t, first, x, y};
     const int64_t end = first + t->length + 1;
     for (int64_t at = first; at < end;) {
         const gd_token_piece *p = find_piece(t, at);
         const int64_t stop = p->first + p->count < end ? p->first + p->count : end;
-        for (; at < stop; at++) {
-            const int64_t value = load_token(p, at - p->first), k = at - first;
-            GD_TRY(check_token(t, p, at - p->first, value));
-            if (k < t->length) x[k] = value;
-            if (k > 0) y[k - 1] = value;
-        }
+        GD_TRY(copy_tokens(&w, p, at, stop - at));
+        at = stop;
     }
+    memcpy(y, x + 1, (size_t)(t->length - 1) * sizeof *y);
     return GD_OK;
 }
 

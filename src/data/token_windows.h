@@ -8,6 +8,7 @@
 #define GRADUS_DATA_TOKEN_WINDOWS_H
 
 #include "data/samples.h"
+#include "format/file.h"
 
 typedef enum gd_token_kind {
     GD_TOKEN_U8,
@@ -17,7 +18,9 @@ typedef enum gd_token_kind {
 } gd_token_kind;
 
 typedef struct gd_token_piece {
-    const uint8_t *data;
+    const uint8_t *data;        /* of a piece in memory; NULL: read from `file` */
+    const gd_file_reader *file; /* of its tokens from byte `begin` on */
+    uint64_t begin;
     int64_t first, count; /* the index of its first token in the sequence; its length */
     gd_token_kind kind;
     const char *name; /* of its file */

@@ -2,6 +2,7 @@
 #include "data/transform.h"
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "data/dataset.h"
@@ -12,7 +13,7 @@
 static void destroy_transform(gd_object *object) {
     gd_transform *t = (gd_transform *)object;
     gd_free(t->options);
-    gd_free(t);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class transform_class = {.name = "transform", .destroy = destroy_transform};
@@ -87,6 +88,7 @@ gd_status gd_transform_run(const gd_transform *t, gd_tensor *x, gd_random *rando
 
 gd_tensor *gd_transform_apply_at(const char *site, gd_transform *t, gd_tensor *x,
                                  gd_random *random) {
+    GD_LIVE_AT(site, t);
     GD_CALLED_FROM(site);
     gd_random zero = gd_random_of(0, 0);
     gd_tensor *y = NULL;
@@ -141,12 +143,15 @@ static const gd_dataset_rules chain_rules = {
     .get = chain_get, .name = chain_name, .close = chain_close};
 
 gd_dataset *gd_dataset_transform_at(const char *site, gd_dataset *dataset, gd_transform_list list) {
+    GD_LIVE_AT(site, dataset);
     GD_CALLED_FROM(site);
     if (!dataset)
         return gd_dataset_finish(
             site, NULL, gd_fail(GD_E_ARGUMENT, "gd_dataset_transform: the dataset is NULL"));
     for (int64_t i = 0; i < list.count; i++)
-        if (!list.at[i])
+        if (gd_report_freed(site, list.at[i], "gd_dataset_transform"))
+            return gd_dataset_finish(site, NULL, gd_failure());
+        else if (!list.at[i])
             return gd_dataset_finish(site, NULL,
                                      gd_fail(GD_E_ARGUMENT,
                                              "gd_dataset_transform: transform %lld is NULL",

@@ -40,6 +40,9 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
 /* gd_attrs_parse for library code: sets options from text, "stride=2 padding=1". */
 gd_status gd_attrs_put_options(gd_attrs *attrs, const char *text);
 
+/* The text of this option may be "any", which is GD_ANY. */
+void gd_attrs_allow_any(gd_attrs *attrs, const char *name);
+
 /* Fails if a required option was not set. */
 gd_status gd_attrs_check_given(const gd_op *op, const gd_attrs *attrs);
 

@@ -14,6 +14,7 @@ struct gd_attrs {
     gd_object object;
     const gd_op *op;
     uint64_t given; /* bit i: attribute i was set */
+    uint64_t any;   /* bit i: attribute i may be "any", GD_ANY */
     _Alignas(16) char data[];
 };
 
@@ -32,7 +33,7 @@ gd_attrs *gd_attrs_new(const gd_op *op) {
     }
     gd_object_init(&attrs->object, &attrs_class);
     attrs->op = op;
-    attrs->given = 0;
+    attrs->given = attrs->any = 0;
     if (op->attrs_size) memcpy(attrs->data, op->defaults, op->attrs_size);
     gd_scope_adopt(&attrs->object);
     return attrs;
@@ -62,10 +63,25 @@ static const char *const type_names[] = {
     "an integer",      "a number", "true or false", "integers", "a list of integers", "a word",
     "an element type", "a string", "a graph",       "a number", "a list of numbers"};
 
+static bool may_be_any(const gd_attrs *attrs, const gd_op_attr *a) {
+    const ptrdiff_t i = a - attrs->op->attrs;
+    return i < 64 && (attrs->any >> i & 1);
+}
+
+void gd_attrs_allow_any(gd_attrs *attrs, const char *name) {
+    for (int i = 0; attrs && i < attrs->op->n_attrs && i < 64; i++)
+        if (strcmp(attrs->op->attrs[i].name, name) == 0) attrs->any |= 1ull << i;
+}
+
+/* What follows the name of a type in a message. */
+static const char *or_any(const gd_attrs *attrs, const gd_op_attr *a) {
+    return attrs && may_be_any(attrs, a) ? ", or any: inferred from the first input" : "";
+}
+
 static gd_status wrong_type(const gd_attrs *attrs, const gd_op_attr *a, const char *given) {
-    return gd_fail(GD_E_ARGUMENT, "%s: %s takes %s%s%s, not '%.80s'", attrs->op->name, a->name,
+    return gd_fail(GD_E_ARGUMENT, "%s: %s takes %s%s%s%s, not '%.80s'", attrs->op->name, a->name,
                    type_names[a->type], a->words ? ": one of " : "", a->words ? a->words : "",
-                   given);
+                   or_any(attrs, a), given);
 }
 
 gd_status gd_attrs_put_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values) {
@@ -181,6 +197,8 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
     int64_t values[GD_MAX_RANK];
     char *end;
     bool none = strcmp(text, "none") == 0;
+    if (strcmp(text, "any") == 0 && may_be_any(attrs, a))
+        return gd_attrs_put_int(attrs, name, GD_ANY);
     switch (a->type) {
     case GD_ATTR_INT:
         if (none) *(int64_t *)field = GD_UNSET;
@@ -243,27 +261,23 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
     return GD_OK;
 }
 
-enum { WORD_MAX = 4200 }; /* longer than any path */
-
 /* Reads a value that ends at a space, or a quoted one, in which '' is a quote. Returns the text
- * after it, or NULL if the value is too long. */
-static const char *take_word(const char *s, char *word, size_t size) {
+ * after it. */
+static const char *take_word(const char *s, char *word) {
     const bool quoted = *s == '\'';
     size_t n = 0;
     if (quoted) s++;
     for (; *s && (quoted || *s != ' '); s++) {
         if (quoted && *s == '\'' && *++s != '\'') break;
-        if (n + 1 >= size) return NULL;
         word[n++] = *s;
     }
     word[n] = '\0';
     return s;
 }
 
-gd_status gd_attrs_put_options(gd_attrs *attrs, const char *text) {
-    if (!attrs) return gd_fail(GD_E_ARGUMENT, "gd_attrs_parse: attrs is NULL");
-    char word[WORD_MAX];
-    for (const char *s = text ? text : ""; *s;) {
+/* `word` has room for any value of the text. */
+static gd_status put_options(gd_attrs *attrs, const char *text, char *word) {
+    for (const char *s = text; *s;) {
         while (*s == ' ') s++;
         if (!*s) break;
         const size_t name = strcspn(s, "= ");
@@ -271,12 +285,20 @@ gd_status gd_attrs_put_options(gd_attrs *attrs, const char *text) {
         if (s[name] != '=' || name >= sizeof key)
             return gd_fail(GD_E_ARGUMENT, "%s: expected name=value at '%.40s'", attrs->op->name, s);
         snprintf(key, sizeof key, "%.*s", (int)name, s);
-        s = take_word(s + name + 1, word, WORD_MAX);
-        if (!s)
-            return gd_fail(GD_E_ARGUMENT, "%s: the value of %s is too long", attrs->op->name, key);
+        s = take_word(s + name + 1, word);
         GD_TRY(gd_attrs_put_text(attrs, key, word));
     }
     return GD_OK;
+}
+
+gd_status gd_attrs_put_options(gd_attrs *attrs, const char *text) {
+    if (!attrs) return gd_fail(GD_E_ARGUMENT, "gd_attrs_parse: attrs is NULL");
+    if (!text || !*text) return GD_OK;
+    char *word = gd_malloc(strlen(text) + 1);
+    if (!word) return gd_fail(GD_E_MEMORY, "no memory for the options of %s", attrs->op->name);
+    const gd_status status = put_options(attrs, text, word);
+    gd_free(word);
+    return status;
 }
 
 gd_status gd_attrs_set_int(gd_attrs *attrs, const char *name, int64_t value) {
@@ -309,8 +331,9 @@ gd_status gd_attrs_fill_defaults(const gd_op *op, void *defaults) {
 gd_status gd_attrs_check_given(const gd_op *op, const gd_attrs *attrs) {
     for (int i = 0; i < op->n_attrs && i < 64; i++)
         if (op->attrs[i].required && !(attrs && (attrs->given >> i & 1)))
-            return gd_fail(GD_E_ARGUMENT, "%s needs the option '%s' (%s)", op->name,
-                           op->attrs[i].name, type_names[op->attrs[i].type]);
+            return gd_fail(GD_E_ARGUMENT, "%s needs the option '%s' (%s%s)", op->name,
+                           op->attrs[i].name, type_names[op->attrs[i].type],
+                           or_any(attrs, &op->attrs[i]));
     if (attrs && attrs->op != op)
         return gd_fail(GD_E_ARGUMENT, "the options are those of %s, not of %s", attrs->op->name,
                        op->name);

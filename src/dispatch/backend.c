@@ -1,10 +1,13 @@
 /* backend.c - finds and loads backend libraries (gradus/backend.h), when a program asks for a device
  * by name. */
+#include <dirent.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "core/alloc.h"
 #include "dispatch/call.h"
@@ -72,35 +75,59 @@ static void *open_in_folder(const char *directory, size_t length, const char *ki
     return library;
 }
 
-/* The folder of this library, or of the program that it is linked into. Returns its length. */
+/* The folder of this library, or of the program that it is linked into. Returns its length. The
+ * name of a program, as dladdr gives it, is what its caller chose, so a program is found through
+ * /proc. One with the privileges of another user, to which others may have links, has no folder. */
 static size_t library_folder(char *path) {
     Dl_info info;
+    struct link_map *map = NULL;
     path[0] = 0;
-    if (!dladdr((void *)(uintptr_t)library_folder, &info) || !info.dli_fname) return 0;
-    if (!realpath(info.dli_fname, path)) return 0;
+    if (!dladdr1((void *)(uintptr_t)library_folder, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+        return 0;
+    const bool is_library = map->l_name && *map->l_name;
+    if (!is_library && getauxval(AT_SECURE)) return 0;
+    if (!realpath(is_library ? map->l_name : "/proc/self/exe", path)) return 0;
     char *slash = strrchr(path, '/');
     return slash ? (size_t)(slash - path) : 0;
 }
 
-static gd_status find_library(const char *kind, void **library) {
-    char searched[SEARCHED_BYTES] = "", folder[4096];
-    const char *path = getenv("GRADUS_BACKEND_PATH");
-    *library = NULL;
-    while (path && *path && !*library) {
+/* Visits the folders in which backends are searched, until one visit returns true. */
+static void each_folder(bool (*visit)(const char *folder, size_t length, void *arg), void *arg) {
+    char folder[4096];
+    const char *path = secure_getenv("GRADUS_BACKEND_PATH"); /* not in a set-user-ID program */
+    while (path && *path) {
         const size_t length = strcspn(path, ":");
-        if (length) *library = open_in_folder(path, length, kind, searched);
+        if (length && visit(path, length, arg)) return;
         path += length + (path[length] == ':');
     }
     const size_t length = library_folder(folder);
     static const char *const beside[] = {"", "/gradus", "/../lib/gradus"};
-    for (size_t i = 0; i < sizeof beside / sizeof *beside && length && !*library; i++) {
+    for (size_t i = 0; i < sizeof beside / sizeof *beside && length; i++) {
         snprintf(folder + length, sizeof folder - length, "%s", beside[i]);
-        *library = open_in_folder(folder, strlen(folder), kind, searched);
+        if (visit(folder, strlen(folder), arg)) return;
     }
-    if (*library) return GD_OK;
+}
+
+typedef struct search {
+    const char *kind;
+    void *library;
+    char searched[SEARCHED_BYTES];
+} search;
+
+static bool search_folder(const char *folder, size_t length, void *arg) {
+    search *s = arg;
+    s->library = open_in_folder(folder, length, s->kind, s->searched);
+    return s->library != NULL;
+}
+
+static gd_status find_library(const char *kind, void **library) {
+    search s = {.kind = kind};
+    each_folder(search_folder, &s);
+    *library = s.library;
+    if (s.library) return GD_OK;
     return gd_fail(GD_E_DEVICE,
                    "no backend '%s' was found (%s); GRADUS_BACKEND_PATH lists further folders",
-                   kind, searched);
+                   kind, s.searched);
 }
 
 /* --- opening it ------------------------------------------------------------------------------- */
@@ -120,17 +147,38 @@ static gd_status check_info(const char *kind, const gd_backend_info *info) {
     return GD_OK;
 }
 
-/* Registers kernels first, devices last: a device that can be found has all its kernels, so kernel
- * selection needs no lock. */
-static gd_status register_backend(const char *kind, const gd_backend *backend) {
-    if (backend->n_devices < 1)
-        return gd_fail(GD_E_DEVICE, "the backend '%s' found no device", kind);
+enum { MAX_KINDS = GD_DEVICE_KINDS };
+/* Kinds whose kernels are registered, and of these the ones with devices. */
+static struct {
+    char kind[32];
+    bool has_devices;
+} known[MAX_KINDS];
+static int n_known;
+
+static int find_known(const char *kind) {
+    int i = 0;
+    while (i < n_known && strcmp(known[i].kind, kind) != 0) i++;
+    return i;
+}
+
+static gd_status register_kernels(const char *kind, const gd_backend *backend) {
+    if (find_known(kind) < n_known) return GD_OK; /* by a load that found no device */
     for (int i = 0; i < backend->n_kernels; i++) {
         const gd_kernel *k = &backend->kernels[i];
         if (strcmp(k->device, kind) != 0)
             return gd_fail(GD_E_DEVICE, "the backend '%s' has a kernel for '%s'", kind, k->device);
         GD_TRY(gd_kernel_add(k));
     }
+    snprintf(known[n_known++].kind, sizeof known[0].kind, "%s", kind);
+    return GD_OK;
+}
+
+/* Registers kernels first, devices last: a device that can be found has all its kernels, so kernel
+ * selection needs no lock. */
+static gd_status register_backend(const char *kind, const gd_backend *backend) {
+    if (backend->n_devices < 1)
+        return gd_fail(GD_E_DEVICE, "the backend '%s' found no device", kind);
+    GD_TRY(register_kernels(kind, backend));
     for (int i = 0; i < backend->n_devices; i++) GD_TRY(gd_device_register(backend->devices[i]));
     return GD_OK;
 }
@@ -144,8 +192,10 @@ static gd_status open_backend(const char *kind) {
     *(void **)&open = dlsym(library, "gradus_backend_open");
     if (!open) return gd_fail(GD_E_DEVICE, "libgradus_%s.so has no gradus_backend_open", kind);
     gd_backend backend = {0};
-    GD_TRY(open(make_host(), &backend));
-    return register_backend(kind, &backend);
+    gd_status status = open(make_host(), &backend);
+    if (status == GD_OK) return register_backend(kind, &backend);
+    if (backend.n_kernels > 0) register_kernels(kind, &backend);
+    return status;
 }
 
 /* Loading takes the locks of the op table, of the devices and of the compiler while it holds this
@@ -157,27 +207,46 @@ static void register_fork_handlers(void) {
     pthread_atfork(lock_before_fork, unlock_after_fork, unlock_after_fork);
 }
 
-enum { MAX_KINDS = GD_DEVICE_KINDS };
-static char opened[MAX_KINDS][32]; /* kinds whose backend is registered */
-static int n_opened;
-
 /* Loads the backend of a kind ("cuda") and registers its kernels and devices, once. */
 static gd_status load_backend(const char *kind) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, register_fork_handlers);
     gd_status status = GD_OK;
     pthread_mutex_lock(&lock);
-    bool known = false;
-    for (int i = 0; i < n_opened; i++) known |= strcmp(opened[i], kind) == 0;
-    if (!known && n_opened == MAX_KINDS)
+    int at = find_known(kind);
+    if (at == MAX_KINDS)
         status = gd_fail(GD_E_DEVICE, "more than %d kinds of device are loaded", MAX_KINDS);
-    if (!known && status == GD_OK) {
+    else if (at == n_known || !known[at].has_devices) {
         status = open_backend(kind);
-        if (status == GD_OK) snprintf(opened[n_opened++], sizeof opened[0], "%s", kind);
+        at = find_known(kind);
+        if (status == GD_OK) known[at].has_devices = true;
     }
     pthread_mutex_unlock(&lock);
     return status;
 }
+
+/* Loads the backends of a folder. */
+static bool load_folder(const char *folder, size_t length, void *arg) {
+    (void)arg;
+    static const char prefix[] = "libgradus_", suffix[] = ".so";
+    enum { BEFORE = sizeof prefix - 1, AFTER = sizeof suffix - 1 };
+    char path[PATH_BYTES], kind[32];
+    snprintf(path, sizeof path, "%.*s", (int)length, folder);
+    DIR *files = opendir(path);
+    for (struct dirent *file; files && (file = readdir(files));) {
+        const char *name = file->d_name;
+        const size_t letters = strlen(name);
+        if (letters <= BEFORE + AFTER || letters - BEFORE - AFTER >= sizeof kind ||
+            strncmp(name, prefix, BEFORE) != 0 || strcmp(name + letters - AFTER, suffix) != 0)
+            continue;
+        snprintf(kind, sizeof kind, "%.*s", (int)(letters - BEFORE - AFTER), name + BEFORE);
+        if (!gd_device_kind_exists(kind)) load_backend(kind);
+    }
+    if (files) closedir(files);
+    return false;
+}
+
+void gd_backends_load(void) { each_folder(load_folder, NULL); }
 
 /* --- devices by name -------------------------------------------------------------------------- */
 
@@ -193,20 +262,20 @@ static bool device_kind(const char *name, char *kind, size_t size) {
 }
 
 static gd_status get_device(const char *name, gd_device **device) {
-    char known[256], kind[32];
-    *device = gd_device_find(name, known, sizeof known);
+    char names[256], kind[32];
+    *device = gd_device_find(name, names, sizeof names);
     if (*device) return GD_OK;
     /* if its kind exists, the backend is loaded and has no such device */
     if (device_kind(name, kind, sizeof kind) && !gd_device_kind_exists(kind)) {
         gd_status status = load_backend(kind);
         if (status != GD_OK) {
-            gd_error_prefix("there is no device '%s' (there is %s): ", name, known);
+            gd_error_prefix("there is no device '%s' (there is %s): ", name, names);
             return status;
         }
-        *device = gd_device_find(name, known, sizeof known);
+        *device = gd_device_find(name, names, sizeof names);
     }
     return *device ? GD_OK
-                   : gd_fail(GD_E_DEVICE, "there is no device '%s'; there is %s", name, known);
+                   : gd_fail(GD_E_DEVICE, "there is no device '%s'; there is %s", name, names);
 }
 
 gd_device *gd_device_get(const char *name) {

@@ -85,6 +85,9 @@ static gd_status fail_input(const gd_invocation *call, int i) {
     if (gd_is_freed(call->in[i]))
         return gd_fail(GD_E_STATE, "use after free: '%s' is %s", name,
                        gd_freed_text(call->in[i], text, sizeof text));
+    if (gd_is_missing(call->in[i]))
+        return gd_fail(GD_E_ARGUMENT, "'%s' is %s", name,
+                       gd_missing_text(call->in[i], text, sizeof text));
     return gd_fail(GD_E_STATE, "'%s' is the result of a call that failed", name);
 }
 

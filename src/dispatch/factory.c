@@ -165,6 +165,7 @@ gd_status gd_factory_parse_options(const gd_factory *factory, const char *text, 
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_attrs *attrs = gd_attrs_new(record);
+    for (int i = 0; i < factory->n_finds; i++) gd_attrs_allow_any(attrs, factory->finds[i].option);
     gd_status status = attrs ? gd_attrs_parse(attrs, text) : gd_failure();
     if (status == GD_OK) status = gd_attrs_check_given(record, attrs);
     status = gd_attempt_end(&attempt, status);

@@ -48,7 +48,8 @@ gd_status gd_factory_define(const char *kind, const char *record, const void *ru
 /* Copies the caller's options struct (NULL: the defaults), fills lists up to their length, and
  * checks words and lengths. *options is NULL if the record has no options. Free it with gd_free. */
 gd_status gd_factory_take_options(const gd_factory *factory, const void *given, void **options);
-/* The same from text: "in_features=10 out_features=20". Required options must be given. */
+/* The same from text: "in_features=10 out_features=20". Required options must be given. Options that
+ * `finds` names may be "any". */
 gd_status gd_factory_parse_options(const gd_factory *factory, const char *text, void **options);
 
 /* Checks options against the ranges that their documentation begins with: "in [0, 1): ...".

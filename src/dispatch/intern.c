@@ -6,11 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/fork.h"
-
-typedef struct interned {
-    struct interned *next;
-    char text[];
-} interned;
+#include "core/name_map.h"
 
 /* The header of a block. */
 typedef struct kept_block {
@@ -18,7 +14,7 @@ typedef struct kept_block {
     _Alignas(max_align_t) char block[];
 } kept_block;
 
-static interned *strings;
+static gd_name_map strings; /* each leads to itself */
 static kept_block *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* derive.c and kernel_table.c hold their own lock when they allocate */
@@ -26,15 +22,16 @@ GD_INNER_MUTEX_AT_FORK(lock)
 
 const char *gd_intern(const char *text) {
     pthread_mutex_lock(&lock);
-    interned *s = strings;
-    while (s && strcmp(s->text, text) != 0) s = s->next;
-    if (!s && (s = gd_malloc(sizeof *s + strlen(text) + 1))) {
-        strcpy(s->text, text);
-        s->next = strings;
-        strings = s;
+    char *kept = gd_name_map_find(&strings, text);
+    if (!kept && (kept = gd_malloc(strlen(text) + 1))) {
+        strcpy(kept, text);
+        if (!gd_name_map_add(&strings, kept, kept)) {
+            gd_free(kept);
+            kept = NULL;
+        }
     }
     pthread_mutex_unlock(&lock);
-    return s ? s->text : NULL;
+    return kept;
 }
 
 void *gd_calloc_until_exit(size_t bytes) {
@@ -60,11 +57,8 @@ void gd_free_early(void *block) {
 }
 
 static void __attribute__((destructor)) free_all_at_exit(void) {
-    while (strings) {
-        interned *s = strings;
-        strings = s->next;
-        gd_free(s);
-    }
+    for (size_t i = 0; i < strings.size; i++) gd_free(strings.slots[i].value);
+    gd_name_map_free(&strings);
     while (blocks) {
         kept_block *k = blocks;
         blocks = k->next;

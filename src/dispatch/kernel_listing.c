@@ -1,7 +1,9 @@
 /* kernel_listing.c - how each op runs on each kind of device: by a kernel, an expression or a
- * body. */
+ * body; and kernels as text. */
+#include <stdio.h>
 #include <string.h>
 
+#include "codegen/kernel_words.h"
 #include "dispatch/op.h"
 
 static bool has_kernel(const gd_op *op, const char *kind) {
@@ -36,6 +38,28 @@ const char *gd_op_runs_as(const gd_op *op, const char *device_kind) {
     if (op->ir && *gd_op_kernels(op, device_kind, text, sizeof text)) return "expression";
     if (op->flags & GD_OP_VIEW) return "view";
     return op->expand ? "body" : "none";
+}
+
+const char *gd_kernel_text(const gd_kernel_call *call, char *text, size_t size) {
+    const gd_kernel *k = call->kernel;
+    const int used = snprintf(text, size, "%s", k->variant ? k->variant : "");
+    if (!k->describe || used < 0 || (size_t)used + 3 > size) return text;
+    char *more = text + used + 2;
+    *more = 0;
+    k->describe(call, more, size - (size_t)used - 2);
+    if (*more) memcpy(text + used, ": ", 2);
+    return text;
+}
+
+const char *gd_kernel_words(const gd_kernel *kernel, char *text, size_t size) {
+    size_t used = 0;
+    if (!text) size = 0;
+    if (size) *text = 0;
+    for (int i = 0; kernel && used < size && i < GD_KERNEL_FLAG_WORDS; i++)
+        if (kernel->flags & gd_kernel_flag_words[i].flag)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",
+                                     gd_kernel_flag_words[i].word);
+    return text;
 }
 
 enum { MAX_KINDS = 64 };

@@ -107,15 +107,19 @@ static bool takes_dtype(const gd_kernel *k, const gd_kernel_call *call) {
     return !k->dtypes || (k->dtypes >> call->out[0].dtype & 1);
 }
 
+/* Whether kernel i of the list can run the call. */
+static inline bool kernel_matches(const gd_kernel_list *list, int i, const gd_kernel_call *call) {
+    const gd_kernel *k = list->entries[i];
+    if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) return false;
+    return takes_dtype(k, call) && (!k->match || k->match(call));
+}
+
 /* Kernels are registered before they are used, so reading takes no lock. */
 static const gd_kernel *select_kernel(gd_kernel_list *lists, const gd_kernel_call *call,
                                       const char *device) {
-    gd_kernel_list *list = find_kernels(lists, device);
-    for (int i = 0; list && i < list->count; i++) {
-        const gd_kernel *k = list->entries[i];
-        if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) continue;
-        if (takes_dtype(k, call) && (!k->match || k->match(call))) return k;
-    }
+    const gd_kernel_list *list = find_kernels(lists, device);
+    for (int i = 0; list && i < list->count; i++)
+        if (kernel_matches(list, i, call)) return list->entries[i];
     return NULL;
 }
 
@@ -126,6 +130,21 @@ const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, c
     if (!k && op->ir) k = select_kernel(elementwise_kernels, call, device);
     if (!k && op->fusion) k = select_kernel(reduction_kernels, call, device);
     return k;
+}
+
+const gd_kernel *gd_kernel_select_next(const gd_op *op, const gd_kernel_call *call,
+                                       const char *device) {
+    gd_kernel_list *const lists[] = {call->each ? list_kernels : op->state->kernels,
+                                     !call->each && op->ir ? elementwise_kernels : NULL,
+                                     !call->each && op->fusion ? reduction_kernels : NULL};
+    bool passed = false; /* the kernel that declined */
+    for (int l = 0; l < 3; l++) {
+        const gd_kernel_list *list = lists[l] ? find_kernels(lists[l], device) : NULL;
+        for (int i = 0; list && i < list->count; i++)
+            if (!passed) passed = list->entries[i] == call->kernel;
+            else if (kernel_matches(list, i, call)) return list->entries[i];
+    }
+    return NULL;
 }
 
 bool gd_kernel_exists(const gd_op *op, const char *device) {
@@ -167,18 +186,28 @@ void gd_set_op_bodies(bool on) {
     bodies_only = on;
 }
 
-const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size) {
+const gd_kernel *gd_op_kernel_at(const gd_op *op, const char *device_kind, int index) {
     gd_table_init();
+    if (!op || !device_kind || index < 0) return NULL;
+    if (op->base) op = op->base;
+    gd_kernel_list *const lists[] = {op->state->kernels, op->ir ? elementwise_kernels : NULL,
+                                     op->fusion ? reduction_kernels : NULL};
+    for (int l = 0; l < 3; l++) {
+        const gd_kernel_list *list = lists[l] ? find_kernels(lists[l], device_kind) : NULL;
+        if (!list) continue;
+        if (index < list->count) return list->entries[index];
+        index -= list->count;
+    }
+    return NULL;
+}
+
+const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size) {
+    const gd_kernel *kernel;
     size_t used = 0;
     if (!text) size = 0;
     if (size) *text = 0;
-    if (!device_kind) device_kind = "";
-    gd_kernel_list *lists[2] = {op ? find_kernels(op->state->kernels, device_kind) : NULL,
-                                op && op->ir ? find_kernels(elementwise_kernels, device_kind)
-                                             : NULL};
-    for (int l = 0; l < 2; l++)
-        for (int i = 0; lists[l] && i < lists[l]->count && used < size; i++)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",
-                                     lists[l]->entries[i]->variant);
+    for (int i = 0; used < size && (kernel = gd_op_kernel_at(op, device_kind, i)); i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "", kernel->variant);
     return text;
 }

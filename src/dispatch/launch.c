@@ -186,13 +186,33 @@ static inline void record_if_fallible(gd_kernel_call *call) {
         gd_call_record(call);
 }
 
-/* Begins the launch of a call whose kernel is chosen. */
-static gd_status begin_launch(gd_launch *l, gd_kernel_call *call) {
+/* Begins the launch of a call with the kernel that is chosen. */
+static inline gd_status begin_kernel(gd_launch *l, gd_kernel_call *call) {
     *l = (gd_launch){.call = call};
     gd_status status = operands_are_ready(call) ? prepare_call(l, call) : prepare_staged_call(l);
     if (status != GD_OK) gd_launch_end(l);
     else record_if_fallible(call);
     return status;
+}
+
+/* Begins the launch of a call whose kernel declines, with the next one that does not. Other kernels
+ * need other copies, so that the operands are staged anew. Sets call->kernel to NULL if there is
+ * none. */
+static gd_status begin_next_kernel(gd_launch *l, gd_kernel_call *call) {
+    gd_status status = GD_E_UNSUPPORTED;
+    while (status == GD_E_UNSUPPORTED && call->kernel->prepare) {
+        call->kernel = gd_kernel_select_next(call->op, call, call->device->api->kind);
+        if (!call->kernel) break;
+        status = begin_kernel(l, call);
+    }
+    if (call->kernel || gd_this_thread.latest == GD_E_UNSUPPORTED) return status;
+    return fail_without_kernel(call, call->device);
+}
+
+static inline gd_status begin_launch(gd_launch *l, gd_kernel_call *call) {
+    const gd_status status = begin_kernel(l, call);
+    return status == GD_E_UNSUPPORTED && call->kernel->prepare ? begin_next_kernel(l, call)
+                                                               : status;
 }
 
 gd_status gd_launch_begin(gd_launch *l, const gd_op *op, gd_kernel_call *call, gd_device *device) {
@@ -214,7 +234,7 @@ gd_status gd_launch_run(gd_launch *l) {
     gd_kernel_call staged = staged_call(l);
     const gd_profile_mark mark = gd_profile_start(call->device);
     gd_status status = gd_kernel_queue(&staged);
-    if (mark.started) status = gd_profile_end(call, mark, status);
+    if (mark.started) status = gd_profile_end(&staged, mark, status);
     if (status != GD_OK) return status;
     if (!(call->op->flags & GD_OP_DYNAMIC)) return copy_staged_out(l);
     /* a dynamic op allocates its outputs itself */
@@ -233,21 +253,27 @@ void gd_launch_end(gd_launch *l) {
     l->prepared = NULL;
 }
 
+static bool may_fall_back(const gd_op *op, const gd_device *device) {
+    return !device->api->host_reads && gd_fallback_allowed(op);
+}
+
 gd_status gd_run_kernel_indirect(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     if (gd_this_thread.transaction) return gd_transaction_add(op, call, device);
     choose_kernel(op, call, device);
     if (!call->kernel)
-        return !device->api->host_reads && gd_fallback_allowed(op)
-                   ? gd_run_fallback(op, call, device)
-                   : fail_without_kernel(call, device);
+        return may_fall_back(op, device) ? gd_run_fallback(op, call, device)
+                                         : fail_without_kernel(call, device);
     /* the direct path: the call needs no memory */
     if (!call->kernel->prepare && !call->kernel->workspace && operands_are_ready(call)) {
         record_if_fallible(call);
         return run_call(call);
     }
     gd_launch l;
-    GD_TRY(begin_launch(&l, call));
-    gd_status status = gd_launch_run(&l);
+    gd_status status = begin_launch(&l, call);
+    if (status != GD_OK)
+        return !call->kernel && may_fall_back(op, device) ? gd_run_fallback(op, call, device)
+                                                          : status;
+    status = gd_launch_run(&l);
     gd_launch_end(&l);
     return status;
 }

@@ -36,7 +36,8 @@ typedef struct gd_prepared gd_prepared;
 
 /* Gives a reference to what the kernel's `prepare` returned for this problem (options, shapes,
  * strides, dtypes): from the device's cache, or by calling `prepare`. Sets call->prepared and
- * call->workspace_bytes. */
+ * call->workspace_bytes. GD_E_UNSUPPORTED: the kernel declines, now or in an earlier call. If it
+ * gave a reason, that is the thread's latest failure. */
 gd_status gd_prepared_get(gd_kernel_call *call, gd_prepared **prepared);
 void gd_prepared_release(gd_prepared *prepared); /* NULL is fine */
 void *gd_prepared_value(const gd_prepared *prepared);

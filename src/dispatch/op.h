@@ -97,6 +97,12 @@ gd_status gd_kernel_add(const gd_kernel *kernel);
 
 /* The kernel that runs this call, or NULL. */
 const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device);
+/* The one after it if call->kernel declines the call; NULL: none. */
+const gd_kernel *gd_kernel_select_next(const gd_op *op, const gd_kernel_call *call,
+                                       const char *device);
+/* The name of call->kernel with what it says about this call: "tiled: tiles 64x32, 4 parts". The call
+ * is prepared. Returns `text`. */
+const char *gd_kernel_text(const gd_kernel_call *call, char *text, size_t size);
 bool gd_kernel_exists(const gd_op *op, const char *device);
 /* Whether all kernels that the op has for the device have a `match`, so that a call may have none. */
 bool gd_kernels_are_partial(const gd_op *op, const char *device);

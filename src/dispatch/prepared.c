@@ -2,7 +2,8 @@
  *
  * The key is everything that `prepare` may read: kernel, device, options, whether tf32 is allowed,
  * and the dtype, shape, strides and alignment of each operand. At most MAX_IDLE entries that
- * nobody holds stay in the cache; beyond that the least recently used is released.
+ * nobody holds stay in the cache; beyond that the least recently used is released. A problem that a
+ * kernel declines has an entry, too, which nobody holds.
  */
 #include <pthread.h>
 #include <string.h>
@@ -20,6 +21,8 @@ struct gd_prepared {
     const gd_kernel *kernel;
     void *value;
     size_t workspace_bytes;
+    bool declined;
+    char *reason; /* the message of a `prepare` that declined; NULL: none */
     int refs;
     uint64_t hash;
     size_t key_words;
@@ -169,7 +172,8 @@ static gd_prepared *take_oldest(void) {
 }
 
 static void free_entry(gd_prepared *p) {
-    if (p->kernel->release) p->kernel->release(p->device, p->value);
+    if (p->kernel->release && !p->declined) p->kernel->release(p->device, p->value);
+    gd_free(p->reason);
     gd_free(p);
 }
 
@@ -182,15 +186,25 @@ static gd_prepared *find_entry(const int64_t *key, size_t words, uint64_t hash) 
     return NULL;
 }
 
+static char *copy_text(const char *text) {
+    const size_t bytes = strlen(text) + 1;
+    char *copy = gd_malloc(bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
 static gd_status make_entry(const gd_kernel_call *call, const int64_t *key, size_t words,
                             uint64_t hash, gd_prepared **made) {
+    gd_thread *thread = &gd_this_thread;
     gd_prepared *p = gd_calloc(1, sizeof *p + words * sizeof *key);
     if (!p) return gd_fail(GD_E_MEMORY, "no memory to prepare a kernel");
-    gd_status status = call->kernel->prepare(call, &p->value, &p->workspace_bytes);
-    if (status != GD_OK) {
+    thread->latest = GD_OK;
+    const gd_status status = call->kernel->prepare(call, &p->value, &p->workspace_bytes);
+    if (status != GD_OK && status != GD_E_UNSUPPORTED) {
         gd_free(p);
         return status;
     }
+    p->declined = status == GD_E_UNSUPPORTED;
+    if (p->declined && thread->latest == status) p->reason = copy_text(thread->latest_text);
     p->device = call->device;
     p->kernel = call->kernel;
     p->refs = 1;
@@ -224,6 +238,13 @@ gd_status gd_prepared_get(gd_kernel_call *call, gd_prepared **prepared) {
     if (key != short_key) gd_free(key);
     *prepared = p;
     if (status != GD_OK) return status;
+    if (p->declined) {
+        *prepared = NULL;
+        if (p->reason) gd_fail(GD_E_UNSUPPORTED, "%s", p->reason);
+        else gd_this_thread.latest = GD_OK;
+        gd_prepared_release(p);
+        return GD_E_UNSUPPORTED;
+    }
     call->prepared = p->value;
     call->workspace_bytes = p->workspace_bytes;
     return GD_OK;

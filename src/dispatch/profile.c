@@ -13,6 +13,7 @@
 #include "core/tensor.h"
 #include "format/file.h"
 #include "format/json.h"
+#include "dispatch/intern.h"
 #include "dispatch/op.h"
 #include "dispatch/profile.h"
 
@@ -30,16 +31,16 @@ int64_t gd_profile_now(void) {
 typedef struct profile_event {
     const char *name;
     const gd_op *op;
-    const gd_kernel *kernel;
+    const char *kernel; /* with its description; equal texts have equal addresses */
     gd_device *device;
     int64_t started, nanoseconds, bytes, live_bytes;
     int thread;
 } profile_event;
 
-/* All events of one kernel of one op on one device. */
+/* All events of one kernel of one op on one device, with one description. */
 typedef struct kernel_row {
     const gd_op *op;
-    const gd_kernel *kernel;
+    const char *kernel;
     gd_device *device;
     int64_t calls, nanoseconds, bytes, live_bytes;
 } kernel_row;
@@ -189,10 +190,16 @@ gd_profile_mark gd_profile_begin(gd_device *d) {
     return mark;
 }
 
+/* The call's kernel as text. */
+static const char *kernel_text(const gd_kernel_call *call) {
+    char text[160];
+    const char *known = gd_intern(gd_kernel_text(call, text, sizeof text));
+    return known ? known : call->kernel->variant;
+}
+
 static void record_kernel(const gd_kernel_call *call, gd_profile_mark mark) {
     profile_event e = {.name = call->op->name,
                        .op = call->op,
-                       .kernel = call->kernel,
                        .device = call->device,
                        .started = mark.started,
                        .thread = thread_number()};
@@ -201,11 +208,13 @@ static void record_kernel(const gd_kernel_call *call, gd_profile_mark mark) {
     e.live_bytes = gd_device_live(call->device);
     gd_queue_event *second;
     if (mark.event && record_time(call->device, &second) == GD_OK) {
+        e.kernel = kernel_text(call);
         record_queued(&(queued_call){e, mark.event, second});
         return;
     }
     gd_device_wait(call->device);
     e.nanoseconds = gd_profile_now() - mark.started;
+    e.kernel = kernel_text(call);
     record_event(&e);
 }
 
@@ -328,7 +337,7 @@ bool gd_profiler_row(int64_t i, gd_profile_row *result) {
     bool there = i >= 0 && i < count && result;
     if (there)
         *result = (gd_profile_row){.op = rows[i].op->name,
-                                   .kernel = rows[i].kernel->variant,
+                                   .kernel = rows[i].kernel,
                                    .device = rows[i].device->name,
                                    .calls = rows[i].calls,
                                    .total_ms = (double)rows[i].nanoseconds / 1e6,
@@ -366,7 +375,7 @@ gd_status gd_profiler_table(FILE *stream) {
     GD_TRY(gd_report(NULL, sorted_rows(&rows, &count)));
     int op_width = 5, kernel_width = 6;
     for (int64_t i = 0; i < count; i++) {
-        int op = (int)strlen(rows[i].op->name), kernel = (int)strlen(rows[i].kernel->variant);
+        int op = (int)strlen(rows[i].op->name), kernel = (int)strlen(rows[i].kernel);
         if (op > op_width) op_width = op;
         if (kernel > kernel_width) kernel_width = kernel;
         total += rows[i].nanoseconds;
@@ -378,8 +387,8 @@ gd_status gd_profiler_table(FILE *stream) {
     for (int64_t i = 0; i < count && fine; i++) {
         const kernel_row *r = &rows[i];
         fine = gd_fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f %11.2f %6.1f %8s %8s\n",
-                          op_width, r->op->name, kernel_width, r->kernel->variant, r->device->name,
-                          r->calls, (double)r->nanoseconds / 1e6,
+                          op_width, r->op->name, kernel_width, r->kernel, r->device->name, r->calls,
+                          (double)r->nanoseconds / 1e6,
                           (double)r->nanoseconds / 1e3 / (double)r->calls,
                           total ? 100.0 * (double)r->nanoseconds / (double)total : 0.0,
                           bytes_text(r->bytes, moved), bytes_text(r->live_bytes, live)) > 0;
@@ -422,7 +431,7 @@ static void put_event(gd_json_writer *w, const profile_event *e) {
     if (e->op) {
         gd_json_put_key(w, "args");
         gd_json_put_begin_object(w);
-        put_text(w, "kernel", e->kernel->variant);
+        put_text(w, "kernel", e->kernel);
         put_text(w, "device", e->device->name);
         put_number(w, "bytes", e->bytes);
         put_number(w, "live_bytes", e->live_bytes);

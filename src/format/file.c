@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,7 +39,7 @@ struct gd_file_reader {
     char *path;
     uint64_t size;
     int fd;              /* -1: in memory */
-    const uint8_t *data; /* in memory, or mapped; else NULL */
+    const uint8_t *data; /* in memory; NULL: a file */
 };
 
 static gd_status reader_new(gd_file_reader **out, const char *path) {
@@ -88,8 +87,6 @@ gd_status gd_file_reader_open(gd_file_reader **out, const char *path) {
 
 void gd_file_reader_close(gd_file_reader *reader) {
     if (reader == NULL) return;
-    if (reader->fd >= 0 && reader->data)
-        munmap((void *)(uintptr_t)reader->data, (size_t)reader->size);
     if (reader->fd >= 0) close(reader->fd);
     gd_free(reader->path);
     gd_free(reader);
@@ -124,20 +121,6 @@ gd_status gd_file_reader_read_at(const gd_file_reader *reader, uint64_t offset, 
         offset += (uint64_t)got;
         bytes -= (size_t)got;
     }
-    return GD_OK;
-}
-
-gd_status gd_file_reader_map(gd_file_reader *reader, const uint8_t **data) {
-    if (!reader->data && reader->size > 0) {
-        if (reader->size > SIZE_MAX)
-            return gd_fail(GD_E_UNSUPPORTED, "%s: is too large to be mapped", reader->path);
-        void *map = mmap(NULL, (size_t)reader->size, PROT_READ, MAP_SHARED, reader->fd, 0);
-        if (map == MAP_FAILED)
-            return gd_fail(errno == ENOMEM ? GD_E_MEMORY : GD_E_IO, "%s: cannot be mapped: %s",
-                           reader->path, SYSTEM_TEXT);
-        reader->data = map;
-    }
-    *data = reader->data;
     return GD_OK;
 }
 

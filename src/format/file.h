@@ -9,6 +9,9 @@
  * the disk, too; if that fails, the commit fails although the new file is in place. A killed
  * process leaves its temporary file; the next writer of the same target removes it (file_claim.h).
  *
+ * Files are never mapped into memory: if another program truncated one, an access beyond its new
+ * end would end the process. A read there is a failure.
+ *
  * Messages name the file. GD_E_IO: a system call failed; GD_E_FORMAT: a read beyond the end.
  */
 #ifndef GRADUS_FORMAT_FILE_H
@@ -40,10 +43,6 @@ uint64_t gd_file_reader_size(const gd_file_reader *reader);
  * read at once. */
 gd_status gd_file_reader_read_at(const gd_file_reader *reader, uint64_t offset, void *buffer,
                                  size_t bytes);
-
-/* Maps the file into memory; NULL for an empty file. The mapping lives until the reader is closed.
- * If another program truncates the file, an access beyond its new end raises SIGBUS. */
-gd_status gd_file_reader_map(gd_file_reader *reader, const uint8_t **data);
 
 /* Reads all of a file into memory from gd_malloc, with a zero byte after the *bytes bytes. */
 gd_status gd_file_read_all(const char *path, char **data, size_t *bytes);

@@ -69,8 +69,7 @@ static gd_tensor *make_grid(gd_tensor *x, const gd_make_grid_options *o) {
 }
 
 gd_tensor *gd_make_grid_at(const char *site, gd_tensor *x, const gd_make_grid_options *given) {
-    static const gd_make_grid_options defaults = {.nrow = 8, .padding = 2};
-    const gd_make_grid_options *o = given ? given : &defaults;
+    const gd_make_grid_options *o = given ? given : GD_MAKE_GRID_OPTIONS_();
     GD_CALLED_FROM(site);
     if (x && x->kind == GD_FAILED) return x;
     const gd_status status = check_grid(x, o);

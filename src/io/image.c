@@ -46,10 +46,8 @@ static gd_status make_tensor(const gd_bitmap *image, gd_tensor **out) {
 /* Loads the file at `path`, or decodes `bytes` if they are not NULL. */
 static gd_tensor *load_image(const char *path, const void *bytes, size_t size,
                              const gd_load_image_options *o) {
-    static const gd_load_image_options defaults;
     gd_bitmap image = {.width = 0};
     gd_tensor *t = NULL;
-    if (!o) o = &defaults;
     gd_status status = check_options(o);
     const gd_bitmap_options bitmap_options = {.channels = (int)o->channels,
                                               .alpha = o->alpha,
@@ -68,6 +66,7 @@ static gd_tensor *load_image(const char *path, const void *bytes, size_t size,
 
 gd_tensor *gd_load_image_at(const char *site, const char *path,
                             const gd_load_image_options *options) {
+    options = options ? options : GD_LOAD_IMAGE_OPTIONS_();
     GD_CALLED_FROM(site);
     if (!path) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_load_image: path is NULL"));
     return load_image(path, NULL, 0, options);
@@ -75,6 +74,7 @@ gd_tensor *gd_load_image_at(const char *site, const char *path,
 
 gd_tensor *gd_decode_image_at(const char *site, const void *bytes, size_t size,
                               const gd_load_image_options *options) {
+    options = options ? options : GD_LOAD_IMAGE_OPTIONS_();
     GD_CALLED_FROM(site);
     if (!bytes) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_decode_image: bytes is NULL"));
     return load_image("gd_decode_image", bytes, size, options);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "io/numpy.h"
 
 static const char suffix[] = ".npy";
@@ -74,7 +75,7 @@ static void npz_destroy(gd_object *object) {
     gd_free(npz->entries);
     gd_zip_reader_close(npz->zip);
     gd_file_reader_close(npz->file);
-    gd_free(npz);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class npz_class = {.name = "npz", .destroy = npz_destroy};
@@ -125,9 +126,13 @@ gd_npz *gd_npz_open_at(const char *site, const char *path) {
     return npz;
 }
 
-int64_t gd_npz_count(const gd_npz *npz) { return npz ? npz->count : 0; }
+int64_t gd_npz_count(const gd_npz *npz) {
+    GD_LIVE(npz);
+    return npz ? npz->count : 0;
+}
 
 const char *gd_npz_name(const gd_npz *npz, int64_t i) {
+    GD_LIVE(npz);
     return npz && i >= 0 && i < npz->count ? npz->names[i] : NULL;
 }
 
@@ -141,6 +146,7 @@ static int64_t find_name(const gd_npz *npz, const char *name) {
 }
 
 bool gd_npz_has(const gd_npz *npz, const char *name) {
+    GD_LIVE(npz);
     return npz && name && find_name(npz, name) >= 0;
 }
 
@@ -165,6 +171,7 @@ static const char *name_list(const gd_npz *npz, char *text, size_t size) {
 }
 
 gd_tensor *gd_npz_load_at(const char *site, const gd_npz *npz, const char *name) {
+    GD_LIVE_AT(site, npz);
     GD_CALLED_FROM(site);
     char text[400];
     if (!npz) /* the failure to open it is recorded already */
@@ -178,6 +185,7 @@ gd_tensor *gd_npz_load_at(const char *site, const gd_npz *npz, const char *name)
 }
 
 gd_tensors gd_npz_load_all_at(const char *site, const gd_npz *npz) {
+    GD_LIVE_AT(site, npz);
     GD_CALLED_FROM(site);
     gd_tensor **tensors = npz ? gd_list_new(npz->count) : NULL;
     if (!tensors) {

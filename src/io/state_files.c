@@ -14,8 +14,7 @@
 static gd_status open_file(gd_state_file *file, const char *path) {
     GD_TRY(gd_file_reader_open(&file->reader, path));
     GD_TRY(gd_safetensors_read(&file->header, file->reader));
-    GD_TRY(gd_safetensors_check(&file->header, file->reader));
-    return gd_file_reader_map(file->reader, &file->data);
+    return gd_safetensors_check(&file->header, file->reader);
 }
 
 /* --- an index --------------------------------------------------------------------------------- */

@@ -46,8 +46,7 @@ gd_status gd_state_save_shards(const gd_state_contents *c, uint64_t shard_bytes)
 typedef struct gd_state_file {
     gd_file_reader *reader;
     gd_safetensors header;
-    const uint8_t *data; /* mapped */
-    const char *name;    /* of a shard in the index */
+    const char *name; /* of a shard in the index */
 } gd_state_file;
 
 typedef struct gd_state_files {

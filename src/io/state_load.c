@@ -53,7 +53,8 @@ static gd_status add_tensor(load_source *o, const gd_state_file *file,
                            .dtype = gd_safetensors_dtype_from(e->dtype),
                            .rank = e->rank,
                            .dims = e->dims,
-                           .data = file->data + e->begin};
+                           .file = file->reader,
+                           .begin = e->begin};
     return GD_OK;
 }
 
@@ -95,6 +96,10 @@ static bool is_in_shard(const load_source *o, const gd_state_file *file, const c
     return !where || strcmp(where->text, file->name) == 0;
 }
 
+static gd_status read_source(const void *file, uint64_t begin, void *to, size_t bytes) {
+    return gd_file_reader_read_at(file, begin, to, bytes);
+}
+
 static gd_status list_source(load_source *o) {
     size_t tensors = 0, values = 0;
     const gd_json *metadata =
@@ -105,6 +110,7 @@ static gd_status list_source(load_source *o) {
     }
     if (metadata && metadata->type == GD_JSON_OBJECT) values += metadata->count;
     o->source.title = o->path;
+    o->source.read = read_source;
     o->source.tensors = gd_calloc(tensors + 1, sizeof *o->source.tensors);
     o->source.values = gd_calloc(values + 1, sizeof *o->source.values);
     o->names = gd_calloc(tensors + values + 1, sizeof *o->names);
@@ -136,7 +142,8 @@ static void close_source(load_source *o) {
 
 gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts parts,
                            const gd_load_state_options *options) {
-    if (options && options->partial) *options->partial = (gd_load_report){0};
+    options = options ? options : GD_LOAD_STATE_OPTIONS_();
+    if (options->partial) *options->partial = (gd_load_report){0};
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     load_source o = {.path = path, .options = options};
@@ -144,8 +151,7 @@ gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts pa
                             : gd_fail(GD_E_ARGUMENT, "the path is NULL");
     if (status == GD_OK) status = gd_check_parts(parts);
     if (status == GD_OK) status = open_source(&o);
-    if (status == GD_OK)
-        status = gd_loading_load(&o.source, parts, options ? options->partial : NULL);
+    if (status == GD_OK) status = gd_loading_load(&o.source, parts, options->partial);
     close_source(&o);
     if (status != GD_OK) gd_error_prefix("gd_load_state: ");
     return gd_report(site, status);

@@ -210,6 +210,7 @@ static gd_status save_state(const char *path, gd_state_parts parts,
 
 gd_status gd_save_state_at(const char *site, const char *path, gd_state_parts parts,
                            const gd_save_state_options *o) {
+    o = o ? o : GD_SAVE_STATE_OPTIONS_();
     if (gd_failed()) return gd_error_status(); /* results after a failure are not saved */
     GD_CALLED_FROM(site);
     gd_scope *scope = gd_scope_open(); /* for tensors that objects create for the save */

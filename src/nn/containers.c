@@ -1,6 +1,7 @@
 /* containers.c - modules that contain others: sequential, list and residual. */
 #include <stdio.h>
 
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "nn/module.h"
 
@@ -27,7 +28,7 @@ static gd_module *fail_container(const char *site, gd_status status) {
 static gd_status append_child(gd_module *m, gd_module *child) {
     char name[16];
     snprintf(name, sizeof name, "%d", m->count);
-    if (!child)
+    if (!child || gd_report_freed(NULL, child, m->type))
         return gd_failed() ? gd_failure()
                            : gd_fail(GD_E_ARGUMENT, "%s: module %s is NULL", m->type, name);
     return gd_module_put(m, GD_A_CHILD, name, child, NULL);
@@ -58,6 +59,8 @@ gd_module *gd_nn_list_at(const char *site, gd_modules modules) {
 }
 
 gd_module *gd_nn_residual_at(const char *site, gd_module *inside, gd_module *shortcut) {
+    GD_LIVE_AT(site, inside);
+    GD_LIVE_AT(site, shortcut);
     if (!inside)
         return fail_container(
             site, gd_failed() ? gd_failure()
@@ -73,6 +76,8 @@ gd_module *gd_nn_residual_at(const char *site, gd_module *inside, gd_module *sho
 }
 
 gd_status gd_module_append_at(const char *site, gd_module *m, gd_module *child) {
+    GD_LIVE_AT(site, m);
+    GD_LIVE_AT(site, child);
     if (!m)
         return gd_report(
             site, gd_failed() ? gd_failure()

@@ -59,6 +59,7 @@ static gd_tensor *add_variable(const char *site, gd_tensor *initial, const char 
 }
 
 gd_tensor *gd_dense_at(const char *site, gd_tensor *x, int64_t units, const gd_dense_options *o) {
+    o = o ? o : GD_DENSE_OPTIONS_();
     if (x && x->kind == GD_FAILED) return x;
     if (o->weight && o->weight->kind == GD_FAILED) return o->weight;
     gd_status status = check_arguments(x, units, o);

@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/freed.h"
 #include "core/integer.h"
 #include "gradus/graph.h"
 #include "gradus/ops.h"
@@ -161,7 +162,7 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
     const gd_status status = make_parameters(m);
     m->revision = revision; /* the trace that builds it stays valid */
     if (status == GD_OK) return GD_OK;
-    while (m->count > before) gd_object_release(m->entries[--m->count].object);
+    while (m->count > before) gd_module_remove_last(m);
     return status;
 }
 
@@ -317,6 +318,7 @@ static const void *find_option(gd_module *m, const char *name, const gd_op_attr 
 }
 
 int64_t gd_layer_int(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_op_attr *a;
     const void *field = find_option(m, name, &a);
     return !field                    ? 0
@@ -325,17 +327,20 @@ int64_t gd_layer_int(gd_module *m, const char *name) {
 }
 
 double gd_layer_float(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_op_attr *a;
     return find_option(m, name, &a) ? gd_attr_number(a, m->options).value : 0;
 }
 
 const char *gd_layer_string(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_op_attr *a;
     const void *field = find_option(m, name, &a);
     return field && a->type == GD_ATTR_STRING ? *(const char *const *)field : NULL;
 }
 
 gd_shape gd_layer_dims(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_op_attr *a;
     const void *field = find_option(m, name, &a);
     if (field && a->type == GD_ATTR_SHAPE) return *(const gd_shape *)field;
@@ -343,6 +348,7 @@ gd_shape gd_layer_dims(gd_module *m, const char *name) {
 }
 
 gd_tensor *gd_layer_tensor(gd_module *m, const char *name) {
+    GD_LIVE(m);
     const gd_entry *e = m && name ? gd_module_entry(m, name) : NULL;
     return e && e->kind != GD_A_CHILD ? (gd_tensor *)e->object : NULL;
 }

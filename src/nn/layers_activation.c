@@ -29,6 +29,12 @@
  * x clamped to [min, max].
  *   options of hardtanh
  */
+static gd_status hardtanh_check(const gd_module *m) {
+    const gd_nn_hardtanh_options *o = m->options;
+    if (!(o->min > o->max)) return GD_OK;
+    return gd_fail(GD_E_ARGUMENT, "%s: min is %g and max is %g; min must not be larger", m->type,
+                   o->min, o->max);
+}
 
 /*layer elu(x) -> y  of elu
  * x where positive, alpha * (exp(x) - 1) elsewhere.

@@ -164,6 +164,16 @@ static gd_tensor *extend_mask(gd_tensor *mask, int64_t positions) {
     return mask && positions ? gd_pad(mask, gd_dims(0, positions)) : mask;
 }
 
+/* Zeros and ones of an integer would be added to the scores. */
+static gd_status check_mask(const gd_tensor *mask, const char *name) {
+    const gd_dtype dtype = mask ? gd_tensor_dtype(mask) : GD_BOOL;
+    if (dtype == GD_BOOL || gd_dtype_is_float(dtype)) return GD_OK;
+    return gd_fail(GD_E_DTYPE,
+                   "%s is %s; it must be bool, where true is \"hide\" (gd_ne(mask, "
+                   "gd_scalar_int(0)) makes it so), or a float, which is added to the scores",
+                   name, gd_dtype_name(dtype));
+}
+
 static gd_tensor *make_mask(const gd_nn_multihead_attention_options *o, gd_tensors in,
                             gd_dtype dtype) {
     gd_tensor *padding = gd_layer_input(in, IN_PADDING), *mask = gd_layer_input(in, IN_MASK);
@@ -246,7 +256,9 @@ static gd_tensors multihead_attention_forward(gd_module *m, gd_tensors in) {
     qkv x = {in.at[IN_Q], gd_layer_input(in, IN_K), gd_layer_input(in, IN_V)};
     if (!x.k) x.k = x.q;
     if (!x.v) x.v = x.k;
-    const gd_status status = check_ranks(o, &x);
+    gd_status status = check_ranks(o, &x);
+    if (status == GD_OK) status = check_mask(gd_layer_input(in, IN_PADDING), "key_padding_mask");
+    if (status == GD_OK) status = check_mask(gd_layer_input(in, IN_MASK), "attn_mask");
     if (status != GD_OK) return gd_layer_fail(status);
     const bool single = gd_tensor_rank(x.q) == 2;
     const int batch = o->batch_first ? 0 : 1, length = 1 - batch;

@@ -82,7 +82,7 @@ static gd_status huber_loss_check(const gd_module *m) {
 
 /*layer cross_entropy_loss(x, target, weight?) -> loss  of cross_entropy
  * Cross-entropy of softmax(x) with class numbers or probabilities, for logits x (N, C) or (N, C,
- * ...). weight (C) is that of each class.
+ * ...); with axis=-1 for the (N, T, C) of text models. weight (C) is that of each class.
  *   options of cross_entropy
  */
 static gd_status cross_entropy_loss_check(const gd_module *m) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/grow.h"
 #include "gradus/autograd.h"
 #include "graph/build/graph.h"
@@ -16,16 +17,20 @@
 static void destroy_module(gd_object *object) {
     gd_module *m = (gd_module *)object;
     gd_object_release(m->attached); /* it retains parameters, never modules of the tree */
+    if (m->link) m->link->module = NULL;
+    gd_module_link_release(m->link);
     if (m->destroy && m->self) m->destroy(m->self);
     for (int i = 0; i < m->count; i++) gd_object_release(m->entries[i].object);
     gd_net_rows_free(m);
     gd_free(m->entries);
+    gd_name_map_free(&m->numbers);
+    gd_map_free(&m->children);
     gd_free(m->hooks);
     gd_free(m->options);
     gd_free(m->op_options);
     gd_object_release(m->source);
     gd_free(m->self);
-    gd_free(m);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class module_class = {
@@ -50,6 +55,7 @@ gd_module *gd_module_bare(const char *type) {
 
 gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
                             const gd_module_options *options) {
+    options = options ? options : GD_MODULE_OPTIONS_();
     gd_scope *scope = gd_scope_open(); /* frees the module if there is no memory for its struct */
     gd_module *m = gd_module_bare(options->type ? options->type : "module");
     if (m) {
@@ -68,17 +74,65 @@ gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
 
 /* Programs write to the struct even if the module is NULL: they get scratch memory then. */
 void *gd_module_self(gd_module *m) {
+    GD_LIVE(m);
     if (m) return m->self;
     gd_thread *thread = &gd_this_thread;
     return memset(thread->scratch, 0, sizeof thread->scratch);
 }
-const char *gd_module_type(const gd_module *m) { return m ? m->type : ""; }
+const char *gd_module_type(const gd_module *m) {
+    GD_LIVE(m);
+    return m ? m->type : "";
+}
+
+/* --- links ------------------------------------------------------------------------------------ */
+
+static void destroy_link(gd_object *object) {
+    gd_free(object);
+    gd_object_count(-1);
+}
+static const gd_class link_class = {.name = "module link", .destroy = destroy_link};
+
+gd_module_link *gd_module_link_to(gd_module *m) {
+    if (!m->link) {
+        if (!(m->link = gd_calloc(1, sizeof *m->link))) {
+            gd_no_memory(NULL, "for an optimizer of a module");
+            return NULL;
+        }
+        gd_object_init(&m->link->object, &link_class);
+        gd_object_count(1);
+        m->link->module = m;
+    }
+    gd_object_retain(&m->link->object);
+    return m->link;
+}
+
+void gd_module_link_release(gd_module_link *link) {
+    if (link) gd_object_release(&link->object);
+}
+
+static atomic_uint changes;
+unsigned gd_module_changes(void) { return atomic_load(&changes); }
+void gd_module_changed(void) { atomic_fetch_add(&changes, 1); }
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
 gd_entry *gd_module_entry(const gd_module *m, const char *name) {
-    for (int i = 0; i < m->count; i++)
-        if (strcmp(m->entries[i].name, name) == 0) return &m->entries[i];
+    const int i = gd_entry_number(&m->numbers, name);
+    return i < 0 ? NULL : &m->entries[i];
+}
+
+bool gd_module_note_child(gd_module *m, const void *child, int number) {
+    const int known = gd_map_find(&m->children, child);
+    const bool valid = known >= 0 && known < m->count && m->entries[known].object == child;
+    return valid || gd_map_put(&m->children, child, number);
+}
+
+const gd_entry *gd_module_child_entry(const gd_module *m, const gd_module *child) {
+    const int i = gd_map_find(&m->children, child);
+    if (i < 0) return NULL;
+    if (i < m->count && m->entries[i].object == &child->object) return &m->entries[i];
+    for (int k = 0; k < m->count; k++) /* it was replaced there, but may be here, too */
+        if (m->entries[k].object == &child->object) return &m->entries[k];
     return NULL;
 }
 
@@ -133,12 +187,23 @@ gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void
     if (kind == GD_A_CHILD && object && gd_module_contains(object, m, 0))
         return gd_fail(GD_E_STATE, "%s: '%s' is the module itself, or contains it", m->type, name);
     const char *kept = gd_intern(name);
-    if (!kept || !gd_grow(m->entries, m->count, m->room))
+    if (!kept || !gd_grow(m->entries, m->count, m->room) ||
+        (kind == GD_A_CHILD && object && !gd_module_note_child(m, object, m->count)) ||
+        !gd_set_entry_number(&m->numbers, kept, m->count))
         return gd_no_memory(NULL, "for a part of a module");
     if (object) gd_object_retain(object);
     m->entries[m->count++] = (gd_entry){kind, kept, object, field_offset(m, field)};
+    m->n_children += kind == GD_A_CHILD;
     m->revision++;
+    gd_module_changed();
     return GD_OK;
+}
+
+void gd_module_remove_last(gd_module *m) {
+    const gd_entry *e = &m->entries[--m->count];
+    m->n_children -= e->kind == GD_A_CHILD;
+    gd_name_map_remove(&m->numbers, e->name);
+    gd_object_release(e->object);
 }
 
 gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, void *field) {
@@ -178,6 +243,8 @@ static gd_status check_child(const gd_module *child) {
 
 gd_status gd_module_add_at(const char *site, gd_module *m, const char *name, gd_module *child,
                            void *field) {
+    GD_LIVE_AT(site, m);
+    GD_LIVE_AT(site, child);
     gd_status status = check_child(child);
     if (m && status == GD_OK) status = gd_module_put(m, GD_A_CHILD, name, child, field);
     return report_added(site, m, "gd_module_add", status);
@@ -185,12 +252,14 @@ gd_status gd_module_add_at(const char *site, gd_module *m, const char *name, gd_
 
 gd_status gd_module_add_parameter_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
                                      void *field) {
+    GD_LIVE_AT(site, m);
     return report_added(site, m, "gd_module_add_parameter",
                         m ? gd_module_put_parameter(m, name, t, field) : GD_OK);
 }
 
 gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
                                   void *field) {
+    GD_LIVE_AT(site, m);
     gd_status status = GD_OK;
     if (t && t->kind == GD_FAILED) status = gd_failure();
     else if (t && t->kind != GD_VALUE)

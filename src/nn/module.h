@@ -2,7 +2,11 @@
 #ifndef GRADUS_NN_MODULE_H
 #define GRADUS_NN_MODULE_H
 
+#include <stdatomic.h>
+
 #include "core/error.h"
+#include "core/map.h"
+#include "core/name_map.h"
 #include "core/tensor.h"
 #include "gradus/module.h"
 #include "dispatch/factory.h"
@@ -50,11 +54,14 @@ struct gd_module {
     gd_tensors (*contained)(gd_module *module, gd_tensors in);
     gd_net_row *rows; /* of a gd_nn_net */
     int n_rows, rows_room;
+    gd_name_map given;            /* the names that its rows give */
     const char *inputs, *outputs; /* of a gd_nn_net */
     gd_object *source;            /* immutable data that clones share: a graph; retained */
 
     gd_entry *entries; /* in the order in which they were added */
-    int count, room;
+    int count, room, n_children;
+    gd_name_map numbers; /* of the entries, by their names */
+    gd_map children;     /* from a child to the number of an entry that has, or had, it */
     gd_hooked *hooks;
     int n_hooks, hooks_room;
     int64_t hook_number;
@@ -65,7 +72,23 @@ struct gd_module {
     gd_dtype dtype;      /* of float parameters that are added later; GD_DTYPE_NONE: their own */
     gd_device *device;   /* of parameters that are added later; NULL: the default device */
     gd_object *attached; /* by gd_compile (train/training.h), retained; a clone has none */
+    atomic_bool fits;    /* a gd_fit of this module runs */
+    struct gd_module_link *link; /* retained; NULL: there is none yet */
 };
+
+/* A reference to a module that does not hold it: its `module` is NULL when the module is freed. */
+typedef struct gd_module_link {
+    gd_object object;
+    gd_module *module;
+} gd_module_link;
+/* Retained; NULL: no memory. */
+gd_module_link *gd_module_link_to(gd_module *module);
+void gd_module_link_release(gd_module_link *link); /* accepts NULL */
+
+/* Changes when any module of the process gets or loses a part: who has read a tree need not read
+ * it again while the number is the same. */
+unsigned gd_module_changes(void);
+void gd_module_changed(void);
 
 /* An empty module in the current scope; NULL: no memory, the failure is recorded. `type` is
  * interned. */
@@ -75,6 +98,10 @@ gd_module *gd_module_bare(const char *type);
 gd_status gd_module_put(gd_module *module, gd_entry_kind kind, const char *name, void *object,
                         void *field);
 gd_entry *gd_module_entry(const gd_module *module, const char *name);
+void gd_module_remove_last(gd_module *module);
+/* An entry that has this child; NULL: none. Notes which entry gets a child, for the search. */
+const gd_entry *gd_module_child_entry(const gd_module *module, const gd_module *child);
+bool gd_module_note_child(gd_module *module, const void *child, int number); /* false: no memory */
 
 /* Whether `module` is `inside` or a part of it. Callers pass depth 0. */
 bool gd_module_contains(const gd_module *inside, const gd_module *module, int depth);
@@ -91,6 +118,7 @@ gd_status gd_module_put_parameter(gd_module *module, const char *name, gd_tensor
 typedef struct gd_module_frame {
     gd_module *module;
     struct gd_module_frame *before;
+    int64_t n_in; /* inputs of the call of a program's function */
 } gd_module_frame;
 
 /* The path of the innermost call from the outermost one, with the type: "layer1.0 (conv2d)". */
@@ -123,5 +151,13 @@ gd_status gd_module_walk(gd_module *module, gd_tree_walk *walk);
 
 /* Whether a name matches a pattern, in which * matches any text. NULL matches all. */
 bool gd_name_matches(const char *name, const char *pattern);
+
+/* The parameters that exist now, without a failure for layers whose sizes are not known yet. */
+gd_tensors gd_module_parameters_so_far(gd_module *module);
+
+/* Writes the paths of layers without parameters, "1 (linear), 3 (linear)", and returns how many
+ * there are. Only those with parameters that the options can select; NULL: all. */
+int gd_module_unbuilt(gd_module *module, const gd_parameters_options *options, char *text,
+                      size_t size);
 
 #endif

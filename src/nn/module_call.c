@@ -12,20 +12,38 @@
 
 /* --- paths ------------------------------------------------------------------------------------ */
 
-/* Writes the path from `from` down to `to`, "layer1.0", and returns its length; -1: there is
- * none. */
-static int path_between(const gd_module *from, const gd_module *to, char *text, size_t size,
-                        int depth) {
-    for (int i = 0; depth < GD_MAX_DEPTH && i < from->count; i++) {
+/* Writes the path from `from` down to `to`, which is `depth` levels below, and returns its length;
+ * -1: it is not there. *deeper: there are modules on that level. */
+static int path_at_depth(const gd_module *from, const gd_module *to, char *text, size_t size,
+                         int depth, bool *deeper) {
+    if (depth == 1) {
+        const gd_entry *e = gd_module_child_entry(from, to);
+        const int n = e ? snprintf(text, size, "%s", e->name) : -1;
+        *deeper |= from->n_children > 0;
+        return n >= 0 && (size_t)n < size ? n : -1;
+    }
+    for (int i = 0; i < from->count && from->n_children > 0; i++) {
         const gd_entry *e = &from->entries[i];
-        if (e->kind != GD_A_CHILD || !e->object) continue;
-        const int n = snprintf(text, size, "%s", e->name);
-        if (n < 0 || (size_t)n + 2 >= size) continue;
-        if ((const gd_module *)e->object == to) return n;
-        text[n] = '.';
-        const int more = path_between((const gd_module *)e->object, to, text + n + 1,
-                                      size - (size_t)n - 1, depth + 1);
-        if (more >= 0) return n + 1 + more;
+        const size_t n = strlen(e->name) + 1;
+        if (e->kind != GD_A_CHILD || !e->object || n + 1 >= size) continue;
+        const int more =
+            path_at_depth((const gd_module *)e->object, to, text + n, size - n, depth - 1, deeper);
+        if (more < 0) continue;
+        memcpy(text, e->name, n - 1);
+        text[n - 1] = '.';
+        return (int)n + more;
+    }
+    return -1;
+}
+
+/* Writes the shortest path from `from` down to `to`, "layer1.0", and returns its length; -1: there
+ * is none. Most modules are called by the one that holds them, which knows its children. */
+static int path_between(const gd_module *from, const gd_module *to, char *text, size_t size) {
+    bool deeper = true;
+    for (int depth = 1; depth <= GD_MAX_DEPTH && deeper; depth++) {
+        deeper = false;
+        const int n = path_at_depth(from, to, text, size, depth, &deeper);
+        if (n >= 0) return n;
     }
     return -1;
 }
@@ -35,7 +53,7 @@ static size_t frames_path(const gd_module_frame *f, char *text, size_t size) {
     size_t used = frames_path(f->before, text, size);
     if (used + 2 >= size) return used;
     char step[GD_MAX_PATH];
-    const int n = path_between(f->before->module, f->module, step, sizeof step, 0);
+    const int n = path_between(f->before->module, f->module, step, sizeof step);
     if (n < 0) return used; /* the calling module does not contain it */
     const int more = snprintf(text + used, size - used, "%s%s", used ? "." : "", step);
     return more < 0 || (size_t)more >= size - used ? used : used + (size_t)more;
@@ -45,7 +63,7 @@ char *gd_module_call_name(char *text, size_t size) {
     const gd_module_frame *f = gd_this_thread.module_frame;
     char step[GD_MAX_PATH];
     const bool contained =
-        f->before && path_between(f->before->module, f->module, step, sizeof step, 0) >= 0;
+        f->before && path_between(f->before->module, f->module, step, sizeof step) >= 0;
     snprintf(text, size, contained ? "%s (%s)" : "%.0s%s", contained ? step : "", f->module->type);
     return text;
 }
@@ -63,6 +81,8 @@ char *gd_module_call_path(char *text, size_t size) {
 
 int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook fn, void *user,
                                 const gd_hook_options *o) {
+    GD_LIVE_AT(site, m);
+    o = o ? o : GD_HOOK_OPTIONS_();
     gd_status status = m && fn ? GD_OK
                                : gd_fail(GD_E_ARGUMENT, "gd_module_on_forward: the %s is NULL",
                                          m ? "hook" : "module");
@@ -78,6 +98,7 @@ int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook f
 }
 
 void gd_module_unhook(gd_module *m, int64_t number) {
+    GD_LIVE(m);
     for (int i = 0; m && i < m->n_hooks; i++)
         if (m->hooks[i].number == number) {
             memmove(&m->hooks[i], &m->hooks[i + 1], (size_t)(--m->n_hooks - i) * sizeof *m->hooks);
@@ -130,11 +151,40 @@ static gd_status check_inputs(const gd_module *m, gd_tensors in) {
     return GD_OK;
 }
 
+static const char *missing_text(int position, char *text, size_t size) {
+    const gd_module_frame *f = gd_this_thread.module_frame;
+    if (!f) snprintf(text, size, "input %d of a module that is not running any more", position);
+    else
+        snprintf(text, size,
+                 "input %d (counted from 0) of the module '%s', which was called with %lld input%s",
+                 position, f->module->type, (long long)f->n_in, f->n_in == 1 ? "" : "s");
+    return text;
+}
+static void __attribute__((constructor)) set_missing_hook(void) {
+    gd_missing_text_hook = missing_text;
+}
+
+/* The function of the program may read more inputs than the call has: behind the end of the list
+ * are error tensors, whose use fails with a message that says so. */
+static gd_tensors call_function(gd_module *m, gd_tensors in) {
+    const int64_t most = in.count + GD_FAILED_COUNT;
+    gd_tensor **list = gd_list_new(most);
+    if (!list) {
+        gd_error_record(GD_E_MEMORY);
+        return gd_list_of_errors(0);
+    }
+    for (int64_t i = 0; i < most; i++)
+        list[i] = i < in.count ? in.at[i]
+                               : &gd_missing_inputs[i < GD_MAX_MISSING ? i : GD_MAX_MISSING - 1];
+    gd_this_thread.module_frame->n_in = in.count;
+    return m->forward((gd_tensors){list, in.count}, m->self);
+}
+
 static gd_tensors compute_outputs(gd_module *m, gd_tensors in) {
     const gd_layer_rules *rules = m->factory ? m->factory->rules : NULL;
     if (rules) return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in);
     if (m->contained) return m->contained(m, in);
-    if (m->forward) return m->forward(in, m->self);
+    if (m->forward) return call_function(m, in);
     gd_report(NULL,
               gd_fail(GD_E_STATE,
                       "it only contains modules and has no forward function; call its parts"));
@@ -187,7 +237,7 @@ static void own_outputs(const gd_module *m, gd_tensors in, gd_tensors out) {
 
 gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
     gd_thread *thread = &gd_this_thread;
-    gd_module_frame frame = {m, thread->module_frame};
+    gd_module_frame frame = {.module = m, .before = thread->module_frame};
     gd_scope *scope = gd_scope_open();
     thread->module_frame = &frame;
     gd_tensors out;
@@ -217,11 +267,13 @@ static bool passes_errors(gd_module *m, gd_tensors in, const char *what) {
 }
 
 gd_tensors gd_module_call_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     return passes_errors(m, in, "gd_module_call") ? gd_list_of_errors(0) : gd_module_run(m, in);
 }
 
 gd_tensor *gd_module_forward_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     if (passes_errors(m, in, "gd_module_forward")) return &gd_error_tensor;
     gd_scope *scope = gd_scope_open();
@@ -233,6 +285,7 @@ gd_tensor *gd_module_forward_at(const char *site, gd_module *m, gd_tensors in) {
 }
 
 bool gd_module_is_training(gd_module *m) {
+    GD_LIVE(m);
     const gd_module_frame *f = gd_this_thread.module_frame;
     if (!m && f) m = f->module;
     return m ? gd_layer_is_training(m) : false;

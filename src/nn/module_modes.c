@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/grow.h"
 #include "core/map.h"
 #include "gradus/autograd.h"
@@ -28,8 +29,14 @@ static void set_modes(gd_module *m, int training) {
         gd_module_walk(m, &(gd_tree_walk){.module = set_mode, .user = &training});
     if (status != GD_OK) gd_report(NULL, status);
 }
-void gd_module_train(gd_module *m) { set_modes(m, 1); }
-void gd_module_eval(gd_module *m) { set_modes(m, 0); }
+void gd_module_train(gd_module *m) {
+    GD_LIVE(m);
+    set_modes(m, 1);
+}
+void gd_module_eval(gd_module *m) {
+    GD_LIVE(m);
+    set_modes(m, 0);
+}
 
 static gd_status set_requires_grad(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder;
@@ -54,9 +61,11 @@ static gd_status set_frozen(const char *site, gd_module *m, bool wanted, const c
                                                              .user = &wanted}));
 }
 gd_status gd_module_freeze_at(const char *site, gd_module *m) {
+    GD_LIVE_AT(site, m);
     return set_frozen(site, m, false, "gd_module_freeze");
 }
 gd_status gd_module_unfreeze_at(const char *site, gd_module *m) {
+    GD_LIVE_AT(site, m);
     return set_frozen(site, m, true, "gd_module_unfreeze");
 }
 
@@ -66,6 +75,7 @@ static gd_status zero_gradient(gd_tree_walk *w, gd_module *holder, gd_entry *e) 
     return GD_OK;
 }
 void gd_module_zero_grad(gd_module *m) {
+    GD_LIVE(m);
     gd_module_walk(m, &(gd_tree_walk){.tensor = zero_gradient});
 }
 
@@ -144,6 +154,7 @@ static gd_status move_tree(gd_module *m, const char *device, gd_dtype dtype) {
 }
 
 gd_status gd_module_to_at(const char *site, gd_module *m, const char *device, gd_dtype dtype) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -231,6 +242,7 @@ static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **mad
 }
 
 gd_module *gd_module_clone_at(const char *site, gd_module *m) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -267,6 +279,7 @@ static gd_status initialize_parameter(gd_tree_walk *w, gd_module *holder, gd_ent
 }
 
 gd_status gd_module_init_at(const char *site, gd_module *m, const char *match, const char *text) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     initialization s = {match, text, 0};
     GD_EAGER;

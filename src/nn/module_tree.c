@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/map.h"
 #include "gradus/autograd.h"
 #include "nn/module.h"
@@ -99,17 +100,78 @@ static gd_tensors list_tensors(const char *site, gd_module *m, const char *what,
         status = gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)g.count);
     g.count = 0;
     if (status == GD_OK) status = gd_module_walk(m, &w);
+    if (status == GD_OK) status = gd_list_hold((gd_tensors){g.list, g.count});
     if (status == GD_OK) return (gd_tensors){g.list, g.count};
     gd_report(site, status);
     return gd_list_of_errors(0);
 }
 
+gd_tensors gd_module_parameters_so_far(gd_module *m) {
+    return list_tensors(NULL, m, "gd_module_parameters",
+                        (tensor_gathering){.kind = GD_A_PARAMETER});
+}
+
+/* Whether a name that begins with `start` can match a pattern. */
+static bool can_match(const char *start, const char *pattern) {
+    if (!pattern) return true;
+    while (*start && *start == *pattern) start++, pattern++;
+    return !*start || *pattern == '*';
+}
+
+typedef struct unbuilt_list {
+    const gd_parameters_options *options;
+    char *text;
+    size_t size;
+    int count;
+} unbuilt_list;
+
+static gd_status list_unbuilt(gd_tree_walk *w, gd_module *m) {
+    unbuilt_list *u = w->user;
+    char start[GD_MAX_PATH + 1];
+    if (m->built) return GD_OK;
+    snprintf(start, sizeof start, "%s%s", w->path, *w->path ? "." : "");
+    if (u->options &&
+        (!can_match(start, u->options->match) || (u->options->trainable && m->frozen)))
+        return GD_OK;
+    const size_t used = strlen(u->text);
+    if (u->count++ == 4) snprintf(u->text + used, u->size - used, ", ...");
+    if (u->count > 4) return GD_OK;
+    snprintf(u->text + used, u->size - used, *w->path ? "%s%s (%s)" : "%s%s%s", used ? ", " : "",
+             w->path, m->type);
+    return GD_OK;
+}
+
+int gd_module_unbuilt(gd_module *m, const gd_parameters_options *o, char *text, size_t size) {
+    unbuilt_list u = {.options = o, .text = text, .size = size};
+    *text = 0;
+    gd_module_walk(m, &(gd_tree_walk){.module = list_unbuilt, .user = &u});
+    return u.count;
+}
+
+static gd_status check_built(gd_module *m, const gd_parameters_options *o) {
+    char text[500];
+    const int count = m ? gd_module_unbuilt(m, o, text, sizeof text) : 0;
+    if (count == 0) return GD_OK;
+    return gd_fail(GD_E_STATE,
+                   "gd_module_parameters: %s %s no parameters yet, because sizes are GD_ANY; first "
+                   "call the net on a batch (or gd_module_build), or give the sizes; an optimizer "
+                   "of the module, such as gd_optim_adam_of(net), takes in what is built later",
+                   text, count == 1 ? "has" : "have");
+}
+
 gd_tensors gd_module_parameters_at(const char *site, gd_module *m, const gd_parameters_options *o) {
-    return list_tensors(site, m, "gd_module_parameters",
-                        (tensor_gathering){.kind = GD_A_PARAMETER, .options = o});
+    GD_LIVE_AT(site, m);
+    o = o ? o : GD_PARAMETERS_OPTIONS_();
+    const gd_status status = check_built(m, o);
+    if (status == GD_OK)
+        return list_tensors(site, m, "gd_module_parameters",
+                            (tensor_gathering){.kind = GD_A_PARAMETER, .options = o});
+    gd_report(site, status);
+    return gd_list_of_errors(0);
 }
 
 gd_tensors gd_module_buffers_at(const char *site, gd_module *m) {
+    GD_LIVE_AT(site, m);
     return list_tensors(site, m, "gd_module_buffers", (tensor_gathering){.kind = GD_A_BUFFER});
 }
 
@@ -121,6 +183,7 @@ static gd_status add_count(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
 }
 
 int64_t gd_module_parameter_count(gd_module *m) {
+    GD_LIVE(m);
     int64_t count = 0;
     gd_module_walk(m, &(gd_tree_walk){.tensor = add_count, .user = &count});
     return count;
@@ -187,12 +250,14 @@ static gd_status find_tensor(gd_module *m, const char *path, const char *what, g
 }
 
 gd_tensor *gd_module_tensor_at(const char *site, gd_module *m, const char *path) {
+    GD_LIVE_AT(site, m);
     gd_tensor *t = NULL;
     gd_report(site, find_tensor(m, path, "gd_module_tensor", &t));
     return t;
 }
 
 gd_tensor *gd_module_grad_at(const char *site, gd_module *m, const char *path) {
+    GD_LIVE_AT(site, m);
     gd_tensor *t = NULL;
     return gd_report(site, find_tensor(m, path, "gd_module_grad", &t)) == GD_OK ? gd_tensor_grad(t)
                                                                                 : NULL;
@@ -207,6 +272,7 @@ static gd_status find_module(gd_module *m, const char *path, gd_module **found) 
 }
 
 gd_module *gd_module_find_at(const char *site, gd_module *m, const char *path) {
+    GD_LIVE_AT(site, m);
     gd_module *found = NULL;
     gd_report(site, find_module(m, path, &found));
     return found;
@@ -228,30 +294,57 @@ static gd_status replace_child(gd_module *m, const char *path, gd_module *child)
         return gd_fail(GD_E_STATE,
                        "gd_module_replace: the new '%s' is the module itself, or contains it",
                        path);
+    if (!gd_module_note_child(parent, child, (int)(e - parent->entries)))
+        return gd_no_memory(NULL, "to replace a module");
     gd_retain(child);
     gd_object_release(e->object);
     e->object = (gd_object *)child;
     if (e->field >= 0) memcpy((char *)parent->self + e->field, &child, sizeof child);
     child->training = m->training;
     parent->revision++;
+    gd_module_changed();
     return GD_OK;
 }
 
 gd_status gd_module_replace_at(const char *site, gd_module *m, const char *path, gd_module *child) {
+    GD_LIVE_AT(site, m);
+    GD_LIVE_AT(site, child);
     return gd_report(site, replace_child(m, path, child));
 }
 
 int gd_module_count(const gd_module *m) {
-    int n = 0;
-    for (int i = 0; m && i < m->count; i++) n += m->entries[i].kind == GD_A_CHILD;
-    return n;
+    GD_LIVE(m);
+    return m ? m->n_children : 0;
 }
 
-gd_module *gd_module_at(gd_module *m, int index) {
-    for (int i = 0; m && i < m->count; i++)
-        if (m->entries[i].kind == GD_A_CHILD && index-- == 0)
-            return (gd_module *)m->entries[i].object;
-    return NULL;
+/* The child with this index, which is below the number of children. */
+static gd_module *child_at(gd_module *m, int index) {
+    if (m->n_children == m->count) return (gd_module *)m->entries[index].object;
+    const gd_entry *e = m->entries;
+    while (e->kind != GD_A_CHILD || index-- > 0) e++;
+    return (gd_module *)e->object;
+}
+
+static gd_status find_child(gd_module *m, int index, gd_module **child) {
+    if (!m)
+        return gd_failed() ? gd_failure()
+                           : gd_fail(GD_E_ARGUMENT, "gd_module_at: the module is NULL");
+    if (m->n_children == 0)
+        return gd_fail(GD_E_INDEX, "gd_module_at: there is no child %d; '%s' has no children",
+                       index, m->type);
+    if (index < 0 || index >= m->n_children)
+        return gd_fail(GD_E_INDEX,
+                       "gd_module_at: there is no child %d; '%s' has %d, numbered from 0", index,
+                       m->type, m->n_children);
+    *child = child_at(m, index);
+    return GD_OK;
+}
+
+gd_module *gd_module_at_at(const char *site, gd_module *m, int index) {
+    GD_LIVE_AT(site, m);
+    gd_module *child = NULL;
+    gd_report(site, find_child(m, index, &child));
+    return child;
 }
 
 typedef struct name_search {
@@ -271,6 +364,7 @@ static gd_status compare_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e)
 }
 
 const char *gd_module_name_of(gd_module *m, const gd_tensor *t, char *text, size_t size) {
+    GD_LIVE(m);
     name_search n = {t, text, size, false};
     if (!text || size == 0 || !t || !m) return NULL;
     gd_module_walk(m, &(gd_tree_walk){.tensor = compare_tensor, .user = &n});
@@ -291,6 +385,7 @@ static gd_status apply_one(gd_tree_walk *w, gd_module *m) {
 }
 
 gd_status gd_module_apply_at(const char *site, gd_module *m, gd_module_fn fn, void *user) {
+    GD_LIVE_AT(site, m);
     if (!m || !fn)
         return gd_report(site, !m && gd_failed()
                                    ? gd_failure()

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/grow.h"
 #include "core/name_map.h"
 #include "gradus/ops.h"
@@ -55,15 +56,14 @@ static gd_status check_names(const char *list, const char *what) {
 
 /* The tensors of a call by their names. */
 typedef struct blobs {
-    const char **names; /* interned */
+    gd_name_map numbers; /* indices of the tensors; the names are interned */
     gd_tensor **tensors;
-    int count, room, tensor_room;
+    int count, room;
 } blobs;
 
 static gd_tensor **find_blob(const blobs *b, const char *name) {
-    for (int i = 0; i < b->count; i++)
-        if (strcmp(b->names[i], name) == 0) return &b->tensors[i];
-    return NULL;
+    const int i = gd_entry_number(&b->numbers, name);
+    return i < 0 ? NULL : &b->tensors[i];
 }
 
 static gd_status set_blob(blobs *b, const char *name, gd_tensor *t) {
@@ -71,10 +71,9 @@ static gd_status set_blob(blobs *b, const char *name, gd_tensor *t) {
     const char *kept = slot ? NULL : gd_intern(name);
     if (slot) *slot = t;
     if (slot) return GD_OK;
-    if (!kept || !gd_grow(b->names, b->count, b->room) ||
-        !gd_grow(b->tensors, b->count, b->tensor_room))
+    if (!kept || !gd_grow(b->tensors, b->count, b->room) ||
+        !gd_set_entry_number(&b->numbers, kept, b->count))
         return gd_no_memory(NULL, "for a net");
-    b->names[b->count] = kept;
     b->tensors[b->count++] = t;
     return GD_OK;
 }
@@ -129,7 +128,7 @@ static gd_tensors run_net(gd_module *m, gd_tensors in) {
     blobs b = {.count = 0};
     gd_tensors out = {NULL, 0};
     const gd_status status = run_rows(m, in, &b, &out);
-    gd_free(b.names);
+    gd_name_map_free(&b.numbers);
     gd_free(b.tensors);
     if (status == GD_OK) return out;
     gd_report(NULL, status);
@@ -156,10 +155,17 @@ gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *output
 
 /* Whether a name is an input of the net or an output of an earlier layer. */
 static bool is_defined(const gd_module *m, const char *name) {
-    if (strcmp(name, "-") == 0 || has_name(m->inputs, name)) return true;
-    for (int i = 0; i < m->n_rows; i++)
-        if (has_name(m->rows[i].gives, name)) return true;
-    return false;
+    return strcmp(name, "-") == 0 || has_name(m->inputs, name) || gd_name_map_find(&m->given, name);
+}
+
+/* Notes what a row gives, for is_defined. */
+static gd_status define_names(gd_module *m, const char *gives) {
+    char name[128];
+    while (next_name(&gives, name, sizeof name)) {
+        const char *kept = gd_intern(name);
+        if (!kept || !gd_name_map_add(&m->given, kept, m)) return gd_no_memory(NULL, "for a net");
+    }
+    return GD_OK;
 }
 
 static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const char *reads,
@@ -188,15 +194,24 @@ static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const
         return gd_no_memory(NULL, "for a net");
     GD_TRY(gd_module_put(m, GD_A_CHILD, name, layer, NULL));
     m->rows[m->n_rows++] = (gd_net_row){m->count - 1, kept_reads, kept_gives};
-    return GD_OK;
+    const gd_status status = define_names(m, gives);
+    if (status == GD_OK) return GD_OK;
+    m->n_rows--;
+    gd_module_remove_last(m);
+    return status;
 }
 
 gd_status gd_net_add_at(const char *site, gd_module *m, const char *name, gd_module *layer,
                         const char *reads, const char *gives) {
+    GD_LIVE_AT(site, m);
+    GD_LIVE_AT(site, layer);
     return gd_report(site, add_row(m, name, layer, reads, gives));
 }
 
-void gd_net_rows_free(gd_module *m) { gd_free(m->rows); }
+void gd_net_rows_free(gd_module *m) {
+    gd_free(m->rows);
+    gd_name_map_free(&m->given);
+}
 
 gd_status gd_net_rows_copy(gd_module *copy, const gd_module *m) {
     copy->inputs = m->inputs;
@@ -206,5 +221,6 @@ gd_status gd_net_rows_copy(gd_module *copy, const gd_module *m) {
     if (!copy->rows) return gd_no_memory(NULL, "to copy a net");
     memcpy(copy->rows, m->rows, (size_t)m->n_rows * sizeof *m->rows);
     copy->n_rows = copy->rows_room = m->n_rows;
+    for (int i = 0; i < m->n_rows; i++) GD_TRY(define_names(copy, m->rows[i].gives));
     return GD_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/grow.h"
 #include "core/map.h"
 #include "graph/build/shapes_only.h"
@@ -45,6 +46,7 @@ static gd_status check_module(const gd_module *m, const char *what) {
 }
 
 gd_status gd_module_build_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     double macs;
     gd_status status = check_module(m, "gd_module_build");
@@ -223,6 +225,7 @@ static gd_status summarize(gd_module *m, gd_tensors in, char **text) {
 }
 
 char *gd_module_summary_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     char *text = NULL;
     gd_status status = check_module(m, "gd_module_summary");
@@ -236,6 +239,7 @@ char *gd_module_summary_at(const char *site, gd_module *m, gd_tensors in) {
 }
 
 gd_status gd_module_print_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_LIVE_AT(site, m);
     char *text = gd_module_summary_at(site, m, in);
     if (!text) return gd_error_status();
     fputs(text, stdout);

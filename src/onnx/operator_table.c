@@ -277,7 +277,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "RNN", .load = gd_onnx_load_rnn},
 
     /* losses */
-    {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-", .load = gd_onnx_load_softmax_loss},
+    {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "axis=1 label_smoothing=0 x:rank>1 target:int", .cast = "-i-", .load = gd_onnx_load_softmax_loss},
 
     /* constants */
     {.op = "full_like", .name = "Expand", .save = gd_onnx_save_full_like},

@@ -168,6 +168,7 @@ static gd_status clip_norm(gd_tensors parameters, double max_norm, const gd_clip
 
 gd_tensor *gd_clip_grad_norm_at(const char *site, gd_tensors parameters, double max_norm,
                                 const gd_clip_options *options) {
+    options = options ? options : GD_CLIP_OPTIONS_();
     if (gd_failed()) return &gd_error_tensor;
     GD_CALLED_FROM(site);
     GD_NO_GRAD;

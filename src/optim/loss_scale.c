@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/state.h"
 #include "gradus/ops.h"
 #include "gradus/schedule.h"
@@ -26,7 +27,7 @@ const char *const gd_loss_scale_names[GD_LOSS_SCALE_STATE] = {"scale", "good_ste
 static void destroy_loss_scale(gd_object *object) {
     gd_loss_scale *s = (gd_loss_scale *)object;
     for (int i = 0; i < GD_LOSS_SCALE_STATE; i++) gd_release(s->state[i]);
-    gd_free(s);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class loss_scale_class = {
@@ -79,6 +80,7 @@ static gd_status make_loss_scale(const gd_loss_scale_options *options, gd_loss_s
 }
 
 gd_loss_scale *gd_loss_scale_new_at(const char *site, const gd_loss_scale_options *options) {
+    options = options ? options : GD_LOSS_SCALE_OPTIONS_();
     GD_CALLED_FROM(site);
     gd_loss_scale *s = NULL;
     gd_report(site, make_loss_scale(options, &s));
@@ -94,10 +96,12 @@ static gd_tensor *state_of(const char *site, const gd_loss_scale *s, int which, 
 }
 
 gd_tensor *gd_loss_scale_value_at(const char *site, gd_loss_scale *s) {
+    GD_LIVE_AT(site, s);
     return state_of(site, s, GD_LOSS_SCALE_SCALE, "gd_loss_scale_value");
 }
 
 gd_tensor *gd_loss_scale_skipped_at(const char *site, gd_loss_scale *s) {
+    GD_LIVE_AT(site, s);
     return state_of(site, s, GD_LOSS_SCALE_SKIPPED, "gd_loss_scale_skipped");
 }
 
@@ -173,6 +177,7 @@ static gd_status apply_scale(gd_loss_scale *s, gd_tensor *loss, gd_tensor **resu
 }
 
 gd_tensor *gd_loss_scale_apply_at(const char *site, gd_loss_scale *s, gd_tensor *loss) {
+    GD_LIVE_AT(site, s);
     if (loss && loss->kind == GD_FAILED) return loss;
     GD_CALLED_FROM(site);
     GD_NO_AUTOCAST;
@@ -325,6 +330,8 @@ static gd_status unscale_now(gd_loss_scale *s, gd_optimizer *o) {
 }
 
 gd_status gd_loss_scale_unscale_at(const char *site, gd_loss_scale *s, gd_optimizer *o) {
+    GD_LIVE_AT(site, s);
+    GD_LIVE_AT(site, o);
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     GD_NO_AUTOCAST;
@@ -377,8 +384,7 @@ static gd_status run_step(step_values *w) {
     return gd_transaction_end(&updates, write_values(w));
 }
 
-static gd_status check_step(const gd_loss_scale *s, const gd_optimizer *o,
-                            const gd_schedule *schedule) {
+static gd_status check_step(const gd_loss_scale *s, gd_optimizer *o, const gd_schedule *schedule) {
     GD_TRY(gd_optimizer_check_step(o, "gd_loss_scale_step"));
     if (schedule && gd_schedule_optimizer(schedule) != o)
         return gd_fail(GD_E_ARGUMENT,
@@ -417,6 +423,9 @@ static gd_status take_step(gd_loss_scale *s, gd_optimizer *o, gd_schedule *sched
 
 gd_status gd_loss_scale_step_at(const char *site, gd_loss_scale *s, gd_optimizer *o,
                                 const gd_loss_scale_step_options *options) {
+    GD_LIVE_AT(site, s);
+    GD_LIVE_AT(site, o);
+    options = options ? options : GD_LOSS_SCALE_STEP_OPTIONS_();
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     GD_NO_AUTOCAST;

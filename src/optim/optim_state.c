@@ -14,6 +14,7 @@
 enum { MAX_NAME = 256 };
 
 gd_graph *gd_optimizer_graph(const gd_optimizer *o) {
+    if (!o->in_graph) return NULL;
     const gd_tensor *p = o->groups[0].parts[0].parameters[0];
     return p->kind == GD_SYMBOL && p->node->origin ? p->node->origin->graph : NULL;
 }
@@ -40,12 +41,11 @@ gd_tensor *gd_optimizer_state_tensor(const gd_optimizer *o, gd_tensor *value, co
     return t->kind == GD_FAILED ? NULL : gd_retain(t);
 }
 
-/* An eager tensor filled with a number, on the device of a parameter, also while a graph is
- * built. */
-static gd_tensor *filled_tensor(const gd_tensor *p, gd_shape shape, gd_dtype dtype, double value) {
+/* An eager tensor filled with a number, on a device, also while a graph is built. */
+static gd_tensor *filled_tensor(gd_device *on, gd_shape shape, gd_dtype dtype, double value) {
     GD_EAGER;
     gd_device *device = gd_this_thread.device;
-    gd_this_thread.device = p->device;
+    gd_this_thread.device = on;
     gd_tensor *t = gd_full(shape, value, .dtype = dtype);
     gd_this_thread.device = device;
     return t;
@@ -63,7 +63,7 @@ static gd_status make_rate(gd_optimizer *o, int group, const char *what, gd_tens
     const gd_optim_group *g = &o->groups[group];
     if (*rate) return GD_OK;
     gd_scope *scope = gd_scope_open();
-    gd_tensor *value = filled_tensor(g->parts[0].parameters[0], gd_dims(), GD_F64, g->lr_value);
+    gd_tensor *value = filled_tensor(gd_optimizer_device(o, group), gd_dims(), GD_F64, g->lr_value);
     *rate = gd_optimizer_state_tensor(o, value, state_name(o, group, what, name));
     gd_scope_close(&scope);
     return *rate ? GD_OK : gd_failure();
@@ -83,7 +83,7 @@ static gd_status make_steps(gd_optimizer *o, int group, int number) {
     if (number) snprintf(step, sizeof step, "part%d/step", number);
     gd_scope *scope = gd_scope_open();
     part->steps = gd_optimizer_state_tensor(
-        o, filled_tensor(part->parameters[0], gd_dims(part->count), GD_F64, 0),
+        o, filled_tensor(part->parameters[0]->device, gd_dims(part->count), GD_F64, 0),
         state_name(o, group, step, name));
     gd_scope_close(&scope);
     return part->steps ? GD_OK : gd_failure();
@@ -102,8 +102,8 @@ static gd_status make_slots(const gd_optimizer *o, const gd_optim_group *g, gd_o
         if (o->in_graph)
             snprintf(name, sizeof name, "%.200s/%.50s", p->node->origin->name,
                      g->needs.slot[k].name);
-        gd_tensor *value = filled_tensor(p, gd_shape_of(p->rank, p->dims), (gd_dtype)p->dtype,
-                                         g->needs.slot[k].start);
+        gd_tensor *value = filled_tensor(p->device, gd_shape_of(p->rank, p->dims),
+                                         (gd_dtype)p->dtype, g->needs.slot[k].start);
         if (!(made[k] = gd_optimizer_state_tensor(o, value, name))) break;
     }
     gd_scope_close(&scope);

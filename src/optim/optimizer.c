@@ -7,9 +7,12 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/freed.h"
+#include "core/grow.h"
 #include "gradus/ops.h"
 #include "dispatch/call.h"
 #include "dispatch/intern.h"
+#include "nn/module.h"
 
 /* The options of all optimizers: gd_group_options (codegen/opgen/factories.c). */
 extern const gd_op_attr *const gd_group_attrs;
@@ -30,8 +33,10 @@ static void free_group(gd_optim_group *g) {
 static void destroy_optimizer(gd_object *object) {
     gd_optimizer *o = (gd_optimizer *)object;
     for (int i = 0; i < o->n_groups; i++) free_group(&o->groups[i]);
+    gd_module_link_release(o->of);
     gd_free(o->groups);
-    gd_free(o);
+    gd_map_free(&o->group_of);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class optimizer_class = {
@@ -54,34 +59,36 @@ static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors paramet
                            void *options) {
     const gd_optimizer_rules *rules = rules_of(o->factory);
     gd_optim_group g = {.options = options};
-    gd_status status =
-        gd_optimizer_check_parameters(o->n_groups ? o : NULL, what, parameters, &o->in_graph);
+    const bool later = o->of && o->n_groups == 0; /* gd_optimizer_collect adds the parameters */
+    gd_status status = later ? GD_OK
+                             : gd_optimizer_check_parameters(o->n_groups ? o : NULL, what,
+                                                             parameters, &o->in_graph);
     if (status == GD_OK && !lr_option(o->factory, options))
         status = gd_fail(GD_E_ARGUMENT, "%s: its record has no option 'lr' of type float", what);
     if (status == GD_OK) status = check_options(o->factory, options);
     if (status == GD_OK && rules->slots) rules->slots(options, &g.needs);
-    gd_optim_group *groups =
-        status == GD_OK ? gd_realloc(o->groups, (size_t)(o->n_groups + 1) * sizeof *groups) : NULL;
-    if (groups) o->groups = groups;
-    g.parts = groups ? gd_calloc(1, sizeof *g.parts) : NULL;
+    const bool room = status == GD_OK && gd_grow(o->groups, o->n_groups, o->groups_room);
+    g.parts = room ? gd_calloc(1, sizeof *g.parts) : NULL;
     if (status == GD_OK && !g.parts) status = gd_no_memory(NULL, "for an optimizer");
-    if (status == GD_OK)
-        status = gd_optim_part_make(o, &g, (gd_factors){1, 1}, parameters.at, (int)parameters.count,
+    if (status == GD_OK && !later)
+        status = gd_optim_part_make(o, &g, *GD_FACTORS_(), parameters.at, (int)parameters.count,
                                     &g.parts[0]);
+    g.n_parts = status == GD_OK && !later;
+    if (status == GD_OK) status = gd_optimizer_note_group(o, parameters, o->n_groups);
     if (status != GD_OK) {
         free_group(&g);
         return status;
     }
-    g.n_parts = 1;
     g.lr_value = *lr_option(o->factory, options);
     o->groups[o->n_groups++] = g;
     o->n_parameters += (int)parameters.count;
     return GD_OK;
 }
 
-/* Takes ownership of `options`, also if it fails. */
-static gd_status make_optimizer(const gd_factory *factory, gd_tensors parameters, void *options,
-                                gd_optimizer **made) {
+/* For a list of parameters, or for a module, which is NULL otherwise. Takes ownership of `options`,
+ * also if it fails. */
+static gd_status make_optimizer(const gd_factory *factory, gd_tensors parameters, gd_module *module,
+                                void *options, gd_optimizer **made) {
     char what[80];
     snprintf(what, sizeof what, "gd_optim_%.60s", factory->record.name);
     gd_optimizer *o = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *o) : NULL;
@@ -92,7 +99,11 @@ static gd_status make_optimizer(const gd_factory *factory, gd_tensors parameters
     gd_object_init(&o->object, &optimizer_class);
     gd_object_count(1);
     o->factory = factory;
-    const gd_status status = add_group(o, what, parameters, options);
+    gd_status status = GD_OK;
+    if (module && !(o->of = gd_module_link_to(module))) status = GD_E_MEMORY;
+    if (status == GD_OK) status = add_group(o, what, parameters, options);
+    else gd_free(options);
+    if (status == GD_OK) status = gd_optimizer_collect(o);
     if (status != GD_OK) gd_object_release(&o->object);
     else gd_scope_adopt(&o->object);
     *made = status == GD_OK ? o : NULL;
@@ -104,7 +115,39 @@ gd_optimizer *gd_optimizer_make(const char *site, const gd_factory *factory, gd_
     void *own;
     gd_optimizer *o = NULL;
     gd_status status = gd_factory_take_options(factory, options, &own);
-    if (status == GD_OK) status = make_optimizer(factory, parameters, own, &o);
+    if (status == GD_OK) status = make_optimizer(factory, parameters, NULL, own, &o);
+    gd_report(site, status);
+    return o;
+}
+
+static gd_status check_module(const gd_module *module, const char *name, const char *suffix) {
+    if (module) return GD_OK;
+    return gd_failed() ? gd_failure()
+                       : gd_fail(GD_E_ARGUMENT, "%.60s%s: the module is NULL", name, suffix);
+}
+
+gd_optimizer *gd_optimizer_make_of(const char *site, const gd_factory *factory, gd_module *module,
+                                   const void *options) {
+    void *own;
+    gd_optimizer *o = NULL;
+    char name[80];
+    snprintf(name, sizeof name, "gd_optim_%.60s", factory->record.name);
+    gd_status status = check_module(module, name, "_of");
+    if (status == GD_OK) status = gd_factory_take_options(factory, options, &own);
+    if (status == GD_OK) status = make_optimizer(factory, (gd_tensors){NULL, 0}, module, own, &o);
+    gd_report(site, status);
+    return o;
+}
+
+gd_optimizer *gd_optimizer_new_of_at(const char *site, const char *name, gd_module *module,
+                                     const char *options) {
+    GD_CALLED_FROM(site);
+    const gd_factory *factory;
+    void *own;
+    gd_optimizer *o = NULL;
+    gd_status status = check_module(module, "gd_optimizer_new_of", "");
+    if (status == GD_OK) status = gd_factory_read("optimizer", name, options, &factory, &own);
+    if (status == GD_OK) status = make_optimizer(factory, (gd_tensors){NULL, 0}, module, own, &o);
     gd_report(site, status);
     return o;
 }
@@ -116,7 +159,7 @@ gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors
     void *own;
     gd_optimizer *o = NULL;
     gd_status status = gd_factory_read("optimizer", name, options, &factory, &own);
-    if (status == GD_OK) status = make_optimizer(factory, parameters, own, &o);
+    if (status == GD_OK) status = make_optimizer(factory, parameters, NULL, own, &o);
     gd_report(site, status);
     return o;
 }
@@ -145,6 +188,7 @@ static gd_status override_option(const gd_factory *factory, const gd_op_attr *a,
 static gd_status add_options_group(gd_optimizer *o, gd_tensors parameters,
                                    const gd_group_options *given) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add: the optimizer is NULL");
+    GD_TRY(gd_optimizer_collect(o));
     void *options = NULL;
     GD_TRY(gd_factory_take_options(o->factory, o->groups[0].options, &options));
     gd_status status = GD_OK;
@@ -159,12 +203,15 @@ static gd_status add_options_group(gd_optimizer *o, gd_tensors parameters,
 
 gd_status gd_optimizer_add_at(const char *site, gd_optimizer *o, gd_tensors parameters,
                               const gd_group_options *options) {
+    GD_LIVE_AT(site, o);
     GD_CALLED_FROM(site);
-    return gd_report(site, add_options_group(o, parameters, options));
+    const gd_group_options none = gd_group_defaults();
+    return gd_report(site, add_options_group(o, parameters, options ? options : &none));
 }
 
 static gd_status add_text_group(gd_optimizer *o, gd_tensors parameters, const char *text) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add_text: the optimizer is NULL");
+    GD_TRY(gd_optimizer_collect(o));
     const gd_op *record = &o->factory->record;
     void *options = NULL;
     gd_attempt attempt;
@@ -183,13 +230,19 @@ static gd_status add_text_group(gd_optimizer *o, gd_tensors parameters, const ch
 
 gd_status gd_optimizer_add_text_at(const char *site, gd_optimizer *o, gd_tensors parameters,
                                    const char *options) {
+    GD_LIVE_AT(site, o);
     GD_CALLED_FROM(site);
     return gd_report(site, add_text_group(o, parameters, options));
 }
 
-int gd_optimizer_group_count(const gd_optimizer *o) { return o ? o->n_groups : 0; }
+int gd_optimizer_group_count(const gd_optimizer *o) {
+    GD_LIVE(o);
+    return o ? o->n_groups : 0;
+}
 
 void gd_optimizer_zero_grad(gd_optimizer *o) {
+    GD_LIVE(o);
+    if (o && gd_optimizer_collect(o) != GD_OK) gd_report(NULL, gd_failure());
     for (int g = 0; o && !o->in_graph && g < o->n_groups; g++)
         for (int k = 0; k < o->groups[g].n_parts; k++)
             for (int i = 0; i < o->groups[g].parts[k].count; i++)
@@ -207,6 +260,8 @@ static gd_status find_group(const gd_optimizer *o, int group, const char *what) 
 }
 
 gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *o, const gd_group_number *number) {
+    GD_LIVE_AT(site, o);
+    number = number ? number : GD_GROUP_NUMBER_();
     GD_CALLED_FROM(site);
     gd_status status = find_group(o, number->group, "gd_optimizer_lr");
     if (status == GD_OK) status = gd_optimizer_make_lr(o, number->group);
@@ -253,6 +308,8 @@ static gd_status set_lr(gd_optimizer *o, int group, double lr) {
 
 gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *o, double lr,
                                  const gd_group_number *number) {
+    GD_LIVE_AT(site, o);
+    number = number ? number : GD_GROUP_NUMBER_();
     GD_CALLED_FROM(site);
     return gd_report(site, set_lr(o, number->group, lr));
 }

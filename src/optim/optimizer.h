@@ -8,6 +8,7 @@
 #ifndef GRADUS_OPTIM_OPTIMIZER_H
 #define GRADUS_OPTIM_OPTIMIZER_H
 
+#include "core/map.h"
 #include "core/object.h"
 #include "gradus/optim.h"
 #include "graph/build/graph.h"
@@ -39,8 +40,14 @@ struct gd_optimizer {
     const gd_factory *factory;
     bool in_graph; /* its parameters are variables, and so is its state */
     gd_optim_group *groups;
-    int n_groups;
+    int n_groups, groups_room;
     int n_parameters; /* in all groups */
+    gd_map group_of;  /* the group of each parameter, or of its node if it is a variable */
+
+    /* of a module (of_module.c): the first group has the module's parameters */
+    struct gd_module_link *of; /* retained; NULL: the groups are lists */
+    unsigned seen;             /* gd_module_changes when they were collected */
+    int revision;              /* changes with the parameters; traces of steps depend on it */
 };
 
 struct gd_update {
@@ -61,10 +68,32 @@ struct gd_update {
 gd_optimizer *gd_optimizer_make(const char *site, const gd_factory *factory, gd_tensors parameters,
                                 const void *options);
 
+/* An optimizer of a module; called by the generated constructors gd_optim_NAME_of. */
+gd_optimizer *gd_optimizer_make_of(const char *site, const gd_factory *factory, gd_module *module,
+                                   const void *options);
+
+/* Takes in the parameters of the optimizer's module that were built since the last call, and drops
+ * those that the module does not have any more. The order is always that of the module. Does
+ * nothing for an optimizer of a list. */
+gd_status gd_optimizer_collect(gd_optimizer *o);
+
+/* Fails unless all parameters of the optimizer are parameters of the net. */
+gd_status gd_optimizer_check_within(gd_optimizer *o, gd_module *net);
+
+/* The device of the first parameter of a group; without parameters that on which its module will
+ * create them. */
+gd_device *gd_optimizer_device(const gd_optimizer *o, int group);
+
 /* Fails unless the parameters are leaves, or variables of one graph, and not in the optimizer yet.
  * */
 gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
                                         gd_tensors parameters, bool *symbols);
+
+/* Notes the group of these new parameters, or nothing if out of memory. */
+gd_status gd_optimizer_note_group(gd_optimizer *o, gd_tensors parameters, int group);
+
+/* Changes the group of a parameter that was noted before; -1: it is in none. */
+void gd_optimizer_change_group(gd_optimizer *o, const gd_tensor *parameter, int group);
 
 /* Creates a part with these parameters of a group. */
 gd_status gd_optim_part_make(const gd_optimizer *o, const gd_optim_group *g, gd_factors factors,
@@ -105,10 +134,10 @@ struct gd_view *gd_gradients_views(int n); /* the caller frees it; NULL if out o
 /* The factor, cast for gradients of a dtype: f64 for f64, otherwise f32. */
 gd_tensor *gd_factor_for(gd_tensor *factor, gd_dtype dtype);
 
-/* The phases of a step (step.c): gd_optimizer_find_gradients, gd_optimizer_make_state, and
+/* The phases of a step (step.c): gd_optimizer_check_step, gd_optimizer_find_gradients, gd_optimizer_make_state, and
  * gd_optimizer_advance, which writes. `done` receives the symbols that a graph must fetch.
  * gd_optimizer_room allocates it, also for the symbols of a schedule and a loss scale. */
-gd_status gd_optimizer_check_step(const gd_optimizer *o, const char *what);
+gd_status gd_optimizer_check_step(gd_optimizer *o, const char *what);
 gd_status gd_optimizer_find_gradients(const gd_optimizer *o);
 gd_status gd_optimizer_advance(gd_optimizer *o, gd_tensor *skip, gd_tensor **done, int *n_done);
 gd_tensor **gd_optimizer_room(const gd_optimizer *o);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/map.h"
 #include "optim/optimizer.h"
 
@@ -22,6 +23,7 @@ static gd_status fail_result(const gd_tensor *p, const char *what, int64_t i) {
 
 static gd_status check_parameter(const gd_tensor *p, const char *what, int64_t i) {
     char text[160];
+    if (p && p->kind == GD_FAILED && gd_failed()) return gd_failure();
     if (!p || p->kind == GD_FAILED || p->kind == GD_META)
         return gd_fail(GD_E_ARGUMENT, "%s: parameter %lld is %s", what, (long long)i,
                        p ? "an error" : "NULL");
@@ -45,38 +47,41 @@ static const void *identity_key(const gd_tensor *p) {
     return p->kind == GD_SYMBOL ? (const void *)p->node : p;
 }
 
-static gd_status record_parameter(gd_map *seen, const gd_tensor *p, int number) {
-    return gd_map_put(seen, identity_key(p), number) ? GD_OK
-                                                     : gd_no_memory(NULL, "for an optimizer");
+gd_status gd_optimizer_note_group(gd_optimizer *o, gd_tensors parameters, int group) {
+    int64_t i = 0;
+    while (i < parameters.count && gd_map_put(&o->group_of, identity_key(parameters.at[i]), group))
+        i++;
+    if (i == parameters.count) return GD_OK;
+    while (i-- > 0) gd_map_entry_of(&o->group_of, identity_key(parameters.at[i]))->value = -1;
+    return gd_no_memory(NULL, "for an optimizer");
 }
 
-static gd_status record_parameters(const gd_optimizer *o, gd_map *seen) {
-    for (int g = 0; o && g < o->n_groups; g++)
-        for (int k = 0; k < o->groups[g].n_parts; k++)
-            for (int i = 0; i < o->groups[g].parts[k].count; i++)
-                GD_TRY(record_parameter(seen, o->groups[g].parts[k].parameters[i], -2 - g));
-    return GD_OK;
+void gd_optimizer_change_group(gd_optimizer *o, const gd_tensor *parameter, int group) {
+    gd_map_entry_of(&o->group_of, identity_key(parameter))->value = group;
 }
 
-static gd_status check_new(const gd_tensor *p, const char *what, int64_t i, gd_map *seen) {
-    const int first = gd_map_find(seen, identity_key(p));
+static gd_status check_new(const gd_optimizer *o, const gd_tensor *p, const char *what, int64_t i,
+                           gd_map *seen) {
+    const int first = gd_map_find(seen, identity_key(p)),
+              group = o ? gd_map_find(&o->group_of, identity_key(p)) : -1;
     if (first >= 0)
         return gd_fail(GD_E_ARGUMENT,
                        "%s: parameter %lld is the same tensor as parameter %d and would be changed "
                        "twice in a step; list it once",
                        what, (long long)i, first);
-    if (first < -1)
+    if (group >= 0)
         return gd_fail(GD_E_ARGUMENT, "%s: parameter %lld is in group %d of the optimizer already",
-                       what, (long long)i, -2 - first);
-    return record_parameter(seen, p, (int)i);
+                       what, (long long)i, group);
+    return gd_map_put(seen, identity_key(p), (int)i) ? GD_OK
+                                                     : gd_no_memory(NULL, "for an optimizer");
 }
 
 gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
                                         gd_tensors parameters, bool *symbols) {
     if (parameters.count < 1 || !parameters.at)
-        return gd_fail(GD_E_ARGUMENT, "%s: there are no parameters", what);
+        return gd_fail(GD_E_ARGUMENT, "%s: there are no parameters: the list is empty", what);
     gd_map seen = {NULL, 0, 0};
-    gd_status status = record_parameters(o, &seen);
+    gd_status status = GD_OK;
     if (o) *symbols = o->in_graph;
     for (int64_t i = 0; i < parameters.count && status == GD_OK; i++) {
         const gd_tensor *p = parameters.at[i];
@@ -85,7 +90,7 @@ gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
             status =
                 gd_fail(GD_E_ARGUMENT, "%s: parameters are tensors or variables, not both", what);
         if (status == GD_OK) *symbols = p->kind == GD_SYMBOL;
-        if (status == GD_OK) status = check_new(p, what, i, &seen);
+        if (status == GD_OK) status = check_new(o, p, what, i, &seen);
     }
     gd_map_free(&seen);
     return status;
@@ -187,6 +192,7 @@ static gd_status move_parameter(const gd_optimizer *o, const parameter_index *at
 static gd_status set_factors(gd_optimizer *o, const gd_tensor *p, gd_factors factors) {
     parameter_index at;
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_factors: the optimizer is NULL");
+    GD_TRY(gd_optimizer_collect(o));
     if (!p || p->kind == GD_FAILED || !find_parameter(o, p, &at))
         return gd_fail(GD_E_ARGUMENT,
                        "gd_optimizer_set_factors: the tensor is not a parameter of the optimizer");
@@ -209,6 +215,8 @@ static gd_status set_factors(gd_optimizer *o, const gd_tensor *p, gd_factors fac
 
 gd_status gd_optimizer_set_factors_at(const char *site, gd_optimizer *o, gd_tensor *parameter,
                                       const gd_factors *factors) {
+    GD_LIVE_AT(site, o);
+    factors = factors ? factors : GD_FACTORS_();
     GD_CALLED_FROM(site);
     return gd_report(site, set_factors(o, parameter, *factors));
 }

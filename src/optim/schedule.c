@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "dispatch/call.h"
 #include "dispatch/intern.h"
@@ -15,7 +16,7 @@ static void destroy_schedule(gd_object *object) {
     gd_release(s->step);
     gd_release(s->optimizer);
     gd_free(s->options);
-    gd_free(s);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class schedule_class = {
@@ -34,14 +35,25 @@ static double option_value(const gd_schedule *s, const char *name, double by_def
                : by_default;
 }
 
+/* The rate after `step` steps without the warm-up. */
+static gd_tensor *rate_at(const gd_schedule *s, gd_tensor *step, gd_tensor *base) {
+    if (s->last > 0) step = gd_minimum(step, f64_scalar(s->last));
+    return rules_of(s)->rate(s->options, step, base);
+}
+
+void gd_schedule_stay(gd_schedule *s, int64_t last) { s->last = (double)last; }
+
+bool gd_schedule_has_ended(const gd_schedule *s) {
+    return s->last > 0 && gd_item(s->step) >= s->last + option_value(s, "warmup", 0);
+}
+
 /* The rate of a group after `step` steps. */
 static gd_tensor *group_rate(const gd_schedule *s, gd_tensor *step, gd_tensor *base) {
     const double warmup = option_value(s, "warmup", 0), start = option_value(s, "warmup_start", 0);
-    if (warmup == 0) return rules_of(s)->rate(s->options, step, base);
+    if (warmup == 0) return rate_at(s, step, base);
     gd_tensor *n = f64_scalar(warmup), *after = gd_maximum(gd_sub(step, n), f64_scalar(0)),
               *share = gd_add(f64_scalar(start), gd_mul(f64_scalar(1 - start), gd_div(step, n)));
-    return gd_where(gd_lt(step, n), gd_mul(base, share),
-                    rules_of(s)->rate(s->options, after, base));
+    return gd_where(gd_lt(step, n), gd_mul(base, share), rate_at(s, after, base));
 }
 
 /* The rates of all groups after `step` steps. */
@@ -125,7 +137,7 @@ static gd_status start_groups(gd_schedule *s) {
     gd_tensor *zero; /* on the device of the parameters, as the rates */
     {
         GD_EAGER;
-        zero = gd_to_device(f64_scalar(0), s->optimizer->groups[0].parts[0].parameters[0]->device);
+        zero = gd_to_device(f64_scalar(0), gd_optimizer_device(s->optimizer, 0));
     }
     if (!(s->step = gd_optimizer_state_tensor(s->optimizer, zero, name))) return gd_failure();
     for (int g = 0; g < s->optimizer->n_groups; g++) GD_TRY(start_group(s, g));
@@ -171,6 +183,12 @@ static gd_status make_schedule(const gd_factory *factory, gd_optimizer *optimize
 
 gd_schedule *gd_schedule_make(const char *site, const gd_factory *factory, gd_optimizer *optimizer,
                               const void *options) {
+    if (gd_is_freed_object(optimizer)) {
+        char name[80];
+        snprintf(name, sizeof name, "gd_lr_%s", factory->record.name);
+        gd_report_freed(site, optimizer, name);
+        return NULL;
+    }
     GD_CALLED_FROM(site);
     void *own;
     gd_schedule *s = NULL;
@@ -182,6 +200,7 @@ gd_schedule *gd_schedule_make(const char *site, const gd_factory *factory, gd_op
 
 gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer *optimizer,
                                 const char *options) {
+    GD_LIVE_AT(site, optimizer);
     GD_CALLED_FROM(site);
     const gd_factory *factory;
     void *own;
@@ -213,6 +232,7 @@ static gd_status take_step(gd_schedule *s) {
 }
 
 gd_status gd_schedule_step_at(const char *site, gd_schedule *s) {
+    GD_LIVE_AT(site, s);
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     return gd_report(site, take_step(s));

@@ -11,7 +11,14 @@ struct gd_schedule {
     void *options;
     gd_optimizer *optimizer; /* retained */
     gd_tensor *step;         /* the steps so far: f64 of rank 0, retained */
+    double last; /* after this many steps, without the warm-up, the rates stay; 0: never */
 };
+
+/* A new schedule whose rates stay after `last` steps: where a run sets its length, cosine must not
+ * rise again. */
+void gd_schedule_stay(gd_schedule *schedule, int64_t last);
+/* Whether it has taken its last step. Reads the step. */
+bool gd_schedule_has_ended(const gd_schedule *schedule);
 
 /* Called by the generated constructors. */
 gd_schedule *gd_schedule_make(const char *site, const gd_factory *factory, gd_optimizer *optimizer,

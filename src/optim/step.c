@@ -2,10 +2,12 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "gradus/session.h"
 #include "dispatch/autocast.h"
 #include "dispatch/call.h"
+#include "nn/module.h"
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 
@@ -162,7 +164,21 @@ gd_status gd_optimizer_find_gradients(const gd_optimizer *o) {
     return GD_OK;
 }
 
-gd_status gd_optimizer_check_step(const gd_optimizer *o, const char *what) {
+/* Fails while the module of an optimizer has no parameters: a step would train nothing. */
+static gd_status check_collected(const gd_optimizer *o, const char *what) {
+    char text[300];
+    if (o->n_parameters > 0) return GD_OK;
+    const bool unbuilt =
+        o->of && o->of->module && gd_module_unbuilt(o->of->module, NULL, text, sizeof text) > 0;
+    if (!unbuilt)
+        return gd_fail(GD_E_STATE, "%s: the module of the optimizer has no parameters", what);
+    return gd_fail(GD_E_STATE,
+                   "%s: the module of the optimizer has no parameters yet: the sizes of %s are "
+                   "GD_ANY; call the module on a batch first",
+                   what, text);
+}
+
+gd_status gd_optimizer_check_step(gd_optimizer *o, const char *what) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "%s: the optimizer is NULL", what);
     if (o->in_graph)
         return gd_fail(GD_E_STATE, "%s: its parameters are variables of a graph; use gd_minimize",
@@ -172,7 +188,9 @@ gd_status gd_optimizer_check_step(const gd_optimizer *o, const char *what) {
                        "%s: a graph is being built; use gd_minimize in it, or trace the step with "
                        "gd_jit",
                        what);
-    return GD_OK;
+    GD_TRY(gd_optimizer_collect(o));
+    GD_TRY(check_collected(o, what));
+    return o->of ? gd_trace_record_value(&o->object, &o->revision) : GD_OK;
 }
 
 static gd_status take_step(gd_optimizer *o) {
@@ -196,6 +214,7 @@ static gd_status take_step(gd_optimizer *o) {
 }
 
 gd_status gd_optimizer_step_at(const char *site, gd_optimizer *o) {
+    GD_LIVE_AT(site, o);
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     GD_NO_AUTOCAST;
@@ -279,11 +298,16 @@ static const char *check_minimize(const gd_optimizer *o, const gd_tensor *loss,
 
 gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss,
                           const gd_minimize_options *options) {
+    GD_LIVE_AT(site, o);
+    options = options ? options : GD_MINIMIZE_OPTIONS_();
     if (loss && loss->kind == GD_FAILED) return loss;
     GD_CALLED_FROM(site); /* also for the nodes that it adds */
     GD_NO_AUTOCAST;
     const char *wrong = check_minimize(o, loss, options);
     if (wrong) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_minimize: %s", wrong));
+    gd_status ready = gd_optimizer_collect(o);
+    if (ready == GD_OK) ready = check_collected(o, "gd_minimize");
+    if (ready != GD_OK) return gd_tensor_fail(ready);
     gd_tensor **done = gd_optimizer_room(o);
     if (!done) return gd_tensor_fail(GD_E_MEMORY);
     gd_block block =

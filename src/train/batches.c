@@ -12,6 +12,7 @@
 #include "gradus/ops.h"
 #include "data/loader.h"
 #include "graph/build/graph.h"
+#include "graph/run/jit.h"
 #include "train/loss.h"
 
 /* --- beginning and end ------------------------------------------------------------------------ */
@@ -118,6 +119,7 @@ void gd_batches_end(gd_batches *b) {
 gd_status gd_batches_compile(gd_batches *b, gd_body fn, void *user) {
     gd_scope *scope = gd_scope_open();
     b->jit = gd_retain(gd_jit_new(fn, user));
+    if (b->jit) b->jit->caller = b->what;
     gd_scope_close(&scope);
     return b->jit ? GD_OK : gd_failure();
 }
@@ -215,6 +217,27 @@ gd_status gd_batches_mean_of(gd_batch_result *r, int64_t samples) {
     return r->sum->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
+gd_status gd_batches_call_net(gd_batches *b, gd_tensors inputs, gd_tensors *outputs) {
+    const int others = b->n_targets + b->n_weights;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    *outputs = gd_module_call(b->net, inputs);
+    gd_status status = outputs->count > 0
+                           ? GD_OK
+                           : gd_fail(GD_E_STATE, "%s: the net returned no outputs", b->what);
+    status = gd_attempt_end(&attempt, status);
+    if (status == GD_OK || inputs.count < 2) return status;
+    if (others == 0)
+        gd_error_prefix("%s: the net gets all %lld tensors of a batch, which has no targets: ",
+                        b->what, (long long)inputs.count);
+    else
+        gd_error_prefix("%s: the net gets %lld of the %lld tensors of a batch, all but the "
+                        "targets%s: ",
+                        b->what, (long long)inputs.count, (long long)inputs.count + others,
+                        b->n_weights ? " and weights" : "");
+    return status;
+}
+
 gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *r) {
     gd_tensors inputs;
     *r = (gd_batch_result){.loss = NULL};
@@ -222,11 +245,7 @@ gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *r
     r->targets = (gd_tensors){batch.at + inputs.count, b->n_targets};
     r->weight = b->n_weights ? batch.at[batch.count - 1] : NULL;
     GD_AUTOCAST(b->training->precision);
-    r->outputs = gd_module_call(b->net, inputs);
-    if (r->outputs.count < 1)
-        return gd_failed() ? gd_failure()
-                           : gd_fail(GD_E_STATE, "%s: the net returned no outputs", b->what);
-    if (gd_failed()) return gd_failure();
+    GD_TRY(gd_batches_call_net(b, inputs, &r->outputs));
     return gd_batch_loss(b, batch, r);
 }
 

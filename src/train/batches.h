@@ -59,6 +59,9 @@ typedef struct gd_batch_result {
     gd_tensor *sum, *count; /* loss = sum / count: f64 of rank 0, detached */
 } gd_batch_result;
 
+/* Calls the net. The message of a failure says how many tensors of a batch are its inputs, if that
+ * may be the mistake. */
+gd_status gd_batches_call_net(gd_batches *b, gd_tensors inputs, gd_tensors *outputs);
 /* Runs forward and the loss. */
 gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *result);
 /* Adds to the sums and the metrics. */
@@ -84,6 +87,7 @@ gd_status gd_batches_read(gd_batches *b, double *values);
 /* --- data ------------------------------------------------------------------------------------- */
 
 typedef struct gd_batching {
+    const char *function; /* "gd_fit", for messages */
     int64_t batch;
     bool shuffle;
     int workers;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "graph/build/graph.h"
 
@@ -14,7 +15,7 @@ static void destroy_callback(gd_object *object) {
     gd_callback *c = (gd_callback *)object;
     if (c->rules->close) c->rules->close(c);
     gd_free(c->options);
-    gd_free(c);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 
@@ -188,6 +189,7 @@ static gd_status add_functions(gd_callback *c, void *self, const gd_callback_fun
 }
 
 gd_callback *gd_callback_from_at(const char *site, void *self, const gd_callback_functions *call) {
+    call = call ? call : GD_CALLBACK_FUNCTIONS_();
     GD_CALLED_FROM(site);
     if (!call)
         return finish_callback(site, NULL,

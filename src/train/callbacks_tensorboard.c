@@ -8,6 +8,7 @@
 #include "gradus/autograd.h"
 #include "gradus/callbacks.h"
 #include "gradus/ops.h"
+#include "nn/module.h"
 #include "train/callback.h"
 #include "train/checkpoint_files.h"
 #include "train/fit.h"
@@ -115,7 +116,7 @@ static gd_status write_values(board *b, gd_event *event, bool of_step) {
 }
 
 static gd_status add_histograms(gd_pb_doc *doc, gd_module *net) {
-    gd_tensors all = gd_module_parameters(net);
+    gd_tensors all = gd_module_parameters_so_far(net);
     for (int64_t i = 0; i < all.count; i++) {
         char name[300], tag[340];
         if (all.at[i]->kind == GD_FAILED) return gd_failure();

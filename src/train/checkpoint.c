@@ -3,7 +3,8 @@
  * A checkpoint is one file with all parts of the run (gd_fit_parts) and a checksum. It is written
  * to a temporary file, synced and renamed; then older ones are removed. So if the process dies at
  * any time, the newest complete file is the state of the run at that step, and a run that resumes
- * from it has the same bits as one that was never interrupted.
+ * from it has the same bits as one that was never interrupted. Files that an earlier process did
+ * not remove go before the save, since the disk may be full; `keep` good ones remain at any time.
  *
  * It is saved after all other callbacks have handled the event, since it includes their state.
  */
@@ -37,6 +38,8 @@ typedef struct checkpoint {
     double best;      /* the value of best.safetensors; NaN: none yet */
     double last_time; /* of the latest attempt to save, in minutes */
     bool unsaved;     /* the run has changed since the last save */
+    int64_t good;     /* the step of the newest checkpoint that was restored or saved; -1: none */
+    bool skipped;     /* the run was resumed, and those after `good` are damaged */
 } checkpoint;
 
 static double minutes_now(void) {
@@ -82,9 +85,11 @@ static gd_status write_parts(gd_event *event, const char *path) {
 
 /* A disk error or missing memory is only a warning, and *saved is false; any other failure is
  * returned. */
-static gd_status save_checkpoint(gd_event *event, char *path, bool *saved) {
+static gd_status save_checkpoint(gd_callback *c, gd_event *event, char *path, bool *saved) {
+    const gd_checkpoint_options *o = c->options;
     gd_status status = GD_E_MEMORY;
     gd_attempt attempt;
+    gd_checkpoint_prune(o->path, ((checkpoint *)c->self)->good, o->keep);
     gd_attempt_begin(&attempt);
     status = path ? write_parts(event, path) : gd_no_memory(NULL, "for its path");
     status = gd_attempt_end(&attempt, status);
@@ -105,9 +110,12 @@ static gd_status save_step(gd_callback *c, gd_event *event) {
     bool saved;
     self->last_time = minutes_now();
     gd_checkpoint_sweep(o->path);
-    GD_TRY(save_checkpoint(event, gd_checkpoint_path(o->path, event->step), &saved));
+    GD_TRY(save_checkpoint(c, event, gd_checkpoint_path(o->path, event->step), &saved));
     if (!saved) return GD_OK;
     self->unsaved = false;
+    if (self->skipped) gd_checkpoint_remove_later(o->path, self->good, event->step);
+    self->skipped = false;
+    self->good = event->step;
     gd_checkpoint_prune(o->path, event->step, o->keep);
     return GD_OK;
 }
@@ -123,38 +131,39 @@ static gd_status save_best(gd_callback *c, gd_event *event) {
     if (!gd_value_improves(o->best, o->mode, value, self->best)) return GD_OK;
     const double before = self->best;
     self->best = value;
-    GD_TRY(save_checkpoint(event, gd_checkpoint_best_path(o->path), &saved));
+    GD_TRY(save_checkpoint(c, event, gd_checkpoint_best_path(o->path), &saved));
     if (!saved) self->best = before;
     return GD_OK;
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-/* A run that was not resumed from this folder keeps the files of the previous run. */
+/* A run that was not resumed from this folder keeps the files of the previous run. With .resume it
+ * also keeps those of the run before: the folder that it names may be the wrong one. */
 static gd_status begin_folder(const gd_checkpoint_options *o, gd_event *event) {
     int64_t *steps;
     int count, moved;
+    char name[32], text[GD_MESSAGE_MAX];
     GD_TRY(gd_checkpoint_make_folder(o->path));
     GD_TRY(gd_checkpoint_steps(o->path, &steps, &count));
-    bool is_ours = count == 0;
-    for (int i = 0; i < count; i++) is_ours |= steps[i] == event->step && event->step > 0;
     gd_free(steps);
-    if (is_ours) return GD_OK;
-    GD_TRY(gd_checkpoint_set_aside(o->path, &moved));
-    char text[GD_MESSAGE_MAX];
-    snprintf(text, sizeof text,
-             "%.800s: moved %d checkpoints of an earlier run to its folder 'previous'", o->path,
-             moved);
+    if (count == 0) return GD_OK;
+    GD_TRY(gd_checkpoint_set_aside(o->path, !gd_fit_has_resume(event), &moved, name));
+    snprintf(text, sizeof text, "%.800s: moved %d checkpoints of an earlier run to its folder '%s'",
+             o->path, moved, name);
     gd_event_warn(event, text);
     return GD_OK;
 }
 
 static gd_status checkpoint_on(gd_callback *c, gd_event *event) {
+    const gd_checkpoint_options *o = c->options;
     checkpoint *self = c->self;
     if (event->kind != GD_ON_FIT_BEGIN) return GD_OK;
     self->last_time = minutes_now();
     self->unsaved = false;
-    return begin_folder(c->options, event);
+    self->skipped = gd_fit_resumed_from(event, o->path);
+    self->good = self->skipped ? event->step : -1;
+    return self->skipped ? GD_OK : begin_folder(o, event);
 }
 
 static bool is_due(const gd_checkpoint_options *o, const checkpoint *self, const gd_event *event) {
@@ -176,7 +185,7 @@ static gd_status checkpoint_after(gd_callback *c, gd_event *event) {
     if (is_due(o, self, event)) return save_step(c, event);
     if (event->kind == GD_ON_FIT_END) { /* an earlier process may have died before it could prune */
         gd_checkpoint_sweep(o->path);
-        gd_checkpoint_prune(o->path, event->step, o->keep);
+        gd_checkpoint_prune(o->path, self->good, o->keep);
     }
     return GD_OK;
 }

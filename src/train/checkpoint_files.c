@@ -168,13 +168,25 @@ static void remove_step(const char *folder, int64_t step) {
 void gd_checkpoint_prune(const char *folder, int64_t step, int64_t keep) {
     int64_t *steps, kept = 0;
     int count;
-    if (gd_checkpoint_steps(folder, &steps, &count) != GD_OK) return;
-    for (int i = 0; i < count; i++) {
-        const bool later = steps[i] > step;
-        if (later || (keep > 0 && kept >= keep)) remove_step(folder, steps[i]);
-        else kept++;
-    }
+    if (keep < 1 || gd_checkpoint_steps(folder, &steps, &count) != GD_OK) return;
+    for (int i = 0; i < count; i++)
+        if (steps[i] <= step && ++kept > keep) remove_step(folder, steps[i]);
     gd_free(steps);
+}
+
+void gd_checkpoint_remove_later(const char *folder, int64_t step, int64_t saved) {
+    int64_t *steps;
+    int count;
+    if (gd_checkpoint_steps(folder, &steps, &count) != GD_OK) return;
+    for (int i = 0; i < count && steps[i] > step; i++)
+        if (steps[i] != saved) remove_step(folder, steps[i]);
+    gd_free(steps);
+}
+
+bool gd_checkpoint_same_folder(const char *a, const char *b) {
+    struct stat of_a, of_b;
+    return stat(*a ? a : ".", &of_a) == 0 && stat(*b ? b : ".", &of_b) == 0 &&
+           of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
 /* --- an earlier run --------------------------------------------------------------------------- */
@@ -210,18 +222,44 @@ static gd_status move_files(const char *folder, const char *to, int *moved) {
     return status;
 }
 
-gd_status gd_checkpoint_set_aside(const char *folder, int *moved) {
+static gd_status has_checkpoints(const char *folder, bool *has) {
+    int64_t *steps;
+    int count;
+    GD_TRY(gd_checkpoint_steps(folder, &steps, &count));
+    gd_free(steps);
+    char *best = gd_checkpoint_best_path(folder);
+    if (!best) return gd_no_memory(folder, "for the names of its checkpoints");
+    *has = count > 0 || access(best, F_OK) == 0;
+    gd_free(best);
+    return GD_OK;
+}
+
+static void remove_all(const char *folder) {
+    gd_checkpoint_remove_later(folder, -1, -1);
+    char *best = gd_checkpoint_best_path(folder);
+    if (best) unlink(best);
+    gd_free(best);
+}
+
+gd_status gd_checkpoint_set_aside(const char *folder, bool replaces, int *moved, char name[32]) {
+    char *to = NULL;
+    bool taken = true;
     *moved = 0;
-    char *to = path_in(folder, previous_name);
-    gd_status status = to ? gd_checkpoint_make_folder(to)
-                          : gd_no_memory(folder, "for the names of its checkpoints");
-    if (status == GD_OK) {
-        gd_checkpoint_prune(to, -1, 0);
-        char *best = gd_checkpoint_best_path(to);
-        if (best) unlink(best);
-        gd_free(best);
-        status = move_files(folder, to, moved);
+    for (int number = 1; taken; number++) {
+        gd_free(to);
+        snprintf(name, 32, number > 1 ? "%s-%d" : "%s", previous_name, number);
+        to = path_in(folder, name);
+        if (!to) return gd_no_memory(folder, "for the names of its checkpoints");
+        gd_status status = GD_OK;
+        if (replaces) remove_all(to), taken = false;
+        else status = has_checkpoints(to, &taken);
+        if (status == GD_OK && !taken) status = gd_checkpoint_make_folder(to);
+        if (status == GD_OK && !taken) status = move_files(folder, to, moved);
+        if (status != GD_OK) {
+            gd_free(to);
+            return status;
+        }
     }
     gd_free(to);
-    return status;
+    return GD_OK;
 }

@@ -3,6 +3,7 @@
  *     run/step-00001234.safetensors     the state after 1234 batches
  *     run/best.safetensors              the best so far
  *     run/previous/                     checkpoints of an earlier run in this folder
+ *     run/previous-2/                   those of one more, if a run with .resume started here
  *     run/step-00001240.safetensors.tmp-1    temporary: a save in progress, or that was killed
  */
 #ifndef GRADUS_TRAIN_CHECKPOINT_FILES_H
@@ -24,13 +25,17 @@ gd_status gd_checkpoint_make_folder(const char *folder);
 /* Removes temporary files of processes that have died. */
 void gd_checkpoint_sweep(const char *folder);
 
-/* Called when the checkpoint of `step` is complete: removes all but the newest `keep` checkpoints
- * (0: keeps all), and those of later steps: the run was resumed before them because they were
- * damaged. */
+/* Of the checkpoints up to that of `step`, removes all but the newest `keep`; 0: keeps all. */
 void gd_checkpoint_prune(const char *folder, int64_t step, int64_t keep);
 
-/* Moves the checkpoints of an earlier run to the folder "previous" in it, and removes the old ones
- * there. *moved is the number of files. */
-gd_status gd_checkpoint_set_aside(const char *folder, int *moved);
+/* Removes those after `step`, except that of `saved`. */
+void gd_checkpoint_remove_later(const char *folder, int64_t step, int64_t saved);
+
+bool gd_checkpoint_same_folder(const char *a, const char *b);
+
+/* Moves the checkpoints of an earlier run to the folder "previous" in it. Those that are there are
+ * removed if `replaces`; otherwise the first of "previous", "previous-2", ... that has none is
+ * taken. *moved is the number of files, and `name` that of the folder. */
+gd_status gd_checkpoint_set_aside(const char *folder, bool replaces, int *moved, char name[32]);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/ascii.h"
+#include "core/freed.h"
 #include "nn/layer.h"
 #include "optim/schedule.h"
 #include "train/training.h"
@@ -79,8 +80,9 @@ gd_status gd_split_name(const char *text, char name[GD_SPLIT_NAME], const char *
 
 typedef gd_status (*check_fn)(const void *options);
 
-/* `kind` is "optimizer" or "schedule"; `prefix` that of its constructors, for messages. */
-static gd_status read_recipe(const char *kind, const char *prefix, const char *text,
+/* `kind` is "optimizer" or "schedule"; `prefix` that of its constructors, for messages. `complete`:
+ * all options are known, so that their combinations can be checked. */
+static gd_status read_recipe(const char *kind, const char *prefix, const char *text, bool complete,
                              gd_recipe *recipe) {
     char name[GD_SPLIT_NAME];
     const char *options;
@@ -90,26 +92,47 @@ static gd_status read_recipe(const char *kind, const char *prefix, const char *t
     const bool schedule = strcmp(kind, "schedule") == 0;
     const check_fn check = schedule ? ((const gd_schedule_rules *)recipe->factory->rules)->check
                                     : ((const gd_optimizer_rules *)recipe->factory->rules)->check;
-    return check ? check(recipe->options) : GD_OK;
+    return check && complete ? check(recipe->options) : GD_OK;
 }
 
-/* If the record of the schedule requires a number of steps and the text has none, the first run
- * sets it: the schedule is open. */
+/* Whether options as text set one of this name. */
+static bool sets_option(const char *options, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = options; (at = strstr(at, name)); at += length) {
+        const char *end = at + length;
+        while (gd_is_space(*end)) end++;
+        if ((at == options || gd_is_space(at[-1])) && *end == '=') return true;
+    }
+    return false;
+}
+
+/* Whether a schedule has a length: an option `steps` that is required, or at least 1 by default.
+ * (0 steps of `constant` are not a length.) */
+static bool has_length(const gd_factory *factory) {
+    const gd_op_attr *attr = NULL;
+    const int64_t *steps =
+        factory && factory->record.attrs_size
+            ? gd_factory_option(factory, (void *)factory->record.defaults, "steps", &attr)
+            : NULL;
+    return steps && attr->type == GD_ATTR_INT && (attr->required || *steps >= 1);
+}
+
+/* If the schedule has a length and the text does not give it, the first run sets it: the schedule
+ * is open. Until then there is a placeholder, and the rules of the schedule are not checked. */
 static gd_status read_schedule(gd_training *t, const char *text) {
     char name[GD_SPLIT_NAME];
     const char *options;
     GD_TRY(gd_split_name(text, name, &options));
-    const gd_factory *factory = gd_factory_find("schedule", name);
-    const gd_op_attr *attr = NULL;
-    if (factory && factory->record.attrs_size)
-        gd_factory_option(factory, (void *)factory->record.defaults, "steps", &attr);
-    t->schedule_is_open = attr && attr->required && !strstr(options, "steps=");
-    if (!t->schedule_is_open) return read_recipe("schedule", "gd_lr_", text, &t->schedule_recipe);
+    t->schedule_is_open =
+        has_length(gd_factory_find("schedule", name)) && !sets_option(options, "steps");
+    if (!t->schedule_is_open)
+        return read_recipe("schedule", "gd_lr_", text, true, &t->schedule_recipe);
     const size_t size = strlen(text) + 12;
     char *with_steps = gd_malloc(size);
     if (!with_steps) return gd_no_memory(NULL, "for a schedule");
     snprintf(with_steps, size, "%s steps=1", text);
-    const gd_status status = read_recipe("schedule", "gd_lr_", with_steps, &t->schedule_recipe);
+    const gd_status status =
+        read_recipe("schedule", "gd_lr_", with_steps, false, &t->schedule_recipe);
     gd_free(with_steps);
     return status;
 }
@@ -269,6 +292,8 @@ static bool is_default(const char *optimizer) {
 }
 
 static gd_status check_together(const gd_compile_options *o) {
+    GD_TRY_LIVE(o->optimizer_object, "gd_compile");
+    GD_TRY_LIVE(o->schedule_object, "gd_compile");
     if (o->optimizer_object && o->optimizer && !is_default(o->optimizer))
         return gd_fail(GD_E_ARGUMENT,
                        "there is an .optimizer and an .optimizer_object; give one of them");
@@ -304,7 +329,7 @@ gd_status gd_module_is_built(gd_module *net, bool *built) {
 }
 
 static gd_status make_optimizer(gd_training *t, gd_module *net) {
-    gd_tensors parameters = gd_module_parameters(net);
+    gd_tensors parameters = gd_module_parameters_so_far(net);
     if (parameters.count > 0 && parameters.at[0] && parameters.at[0]->kind == GD_FAILED)
         return gd_failure();
     if (parameters.count == 0)
@@ -312,28 +337,41 @@ static gd_status make_optimizer(gd_training *t, gd_module *net) {
             GD_E_ARGUMENT,
             "the net has no parameters to train; .optimizer = NULL is for nets that a .step "
             "trains by itself");
-    t->optimizer = gd_retain(gd_optimizer_make(NULL, t->optimizer_recipe.factory, parameters,
-                                               t->optimizer_recipe.options));
+    t->optimizer = gd_retain(
+        gd_optimizer_make_of(NULL, t->optimizer_recipe.factory, net, t->optimizer_recipe.options));
     return t->optimizer ? GD_OK : gd_failure();
 }
 
-/* Sets the steps of an open schedule: those of the run after the warm-up. */
-static void set_open_steps(gd_recipe *recipe, int64_t steps) {
+/* Sets the steps of an open schedule, those of the run after the warm-up, and returns them. */
+static int64_t set_open_steps(gd_recipe *recipe, int64_t steps) {
     int64_t *own = gd_factory_option(recipe->factory, recipe->options, "steps", NULL);
     const int64_t *warmup = gd_factory_option(recipe->factory, recipe->options, "warmup", NULL);
     *own = steps - (warmup ? *warmup : 0);
     if (*own < 1) *own = 1;
+    return *own;
+}
+
+static gd_status make_schedule(gd_training *t, int64_t steps) {
+    const gd_recipe *r = &t->schedule_recipe;
+    const int64_t last = t->schedule_is_open ? set_open_steps(&t->schedule_recipe, steps) : 0;
+    t->schedule = gd_retain(gd_schedule_make(NULL, r->factory, t->optimizer, r->options));
+    if (t->schedule) {
+        gd_schedule_stay(t->schedule, last);
+        return GD_OK;
+    }
+    const gd_status status = gd_failure();
+    if (t->schedule_is_open)
+        gd_error_prefix("the schedule takes its steps from the run, which has %lld steps of the "
+                        "optimizer: ",
+                        (long long)steps);
+    return status;
 }
 
 /* `steps` is 0 while the length of the run is unknown; an open schedule is then created later. */
 static gd_status make_optimizer_and_schedule(gd_training *t, gd_module *net, int64_t steps) {
     if (!t->optimizer && t->optimizer_recipe.factory) GD_TRY(make_optimizer(t, net));
     if (t->schedule || !t->schedule_recipe.factory) return GD_OK;
-    if (t->schedule_is_open && steps == 0) return GD_OK;
-    if (t->schedule_is_open) set_open_steps(&t->schedule_recipe, steps);
-    t->schedule = gd_retain(gd_schedule_make(NULL, t->schedule_recipe.factory, t->optimizer,
-                                             t->schedule_recipe.options));
-    return t->schedule ? GD_OK : gd_failure();
+    return t->schedule_is_open && steps == 0 ? GD_OK : make_schedule(t, steps);
 }
 
 gd_status gd_training_prepare(gd_training *t, gd_module *net, gd_tensors inputs, int64_t steps) {
@@ -344,6 +382,7 @@ gd_status gd_training_prepare(gd_training *t, gd_module *net, gd_tensors inputs,
     gd_status status = gd_module_is_built(net, &built);
     if (status == GD_OK && !built) status = gd_module_build_at(NULL, net, inputs);
     if (status == GD_OK) status = make_optimizer_and_schedule(t, net, steps);
+    if (status == GD_OK && t->optimizer) status = gd_optimizer_check_within(t->optimizer, net);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
 }
@@ -354,9 +393,11 @@ static gd_status read_options(gd_training *t, gd_module *net, const gd_compile_o
     GD_TRY(check_together(o));
     GD_TRY(check_numbers(o));
     GD_TRY(read_precision(o->precision, &t->precision));
-    if (o->optimizer_object) t->optimizer = gd_retain(o->optimizer_object);
-    else if (o->optimizer)
-        GD_TRY(read_recipe("optimizer", "gd_optim_", o->optimizer, &t->optimizer_recipe));
+    if (o->optimizer_object) {
+        t->optimizer = gd_retain(o->optimizer_object);
+        GD_TRY(gd_optimizer_check_within(t->optimizer, net));
+    } else if (o->optimizer)
+        GD_TRY(read_recipe("optimizer", "gd_optim_", o->optimizer, true, &t->optimizer_recipe));
     if (o->schedule_object) t->schedule = gd_retain(o->schedule_object);
     else if (o->schedule) GD_TRY(read_schedule(t, o->schedule));
     if (t->precision == GD_F16 && (o->optimizer || o->optimizer_object) &&
@@ -367,6 +408,7 @@ static gd_status read_options(gd_training *t, gd_module *net, const gd_compile_o
     t->loss_user = o->loss_user;
     if (o->metrics) GD_TRY(make_metrics(t, o->metrics));
     for (int64_t i = 0; i < o->metric_objects.count; i++) {
+        GD_TRY_LIVE(o->metric_objects.at[i], "gd_compile");
         if (!o->metric_objects.at[i])
             return gd_fail(GD_E_ARGUMENT, "metric %lld is NULL", (long long)i);
         GD_TRY(add_metric(t, o->metric_objects.at[i]));
@@ -396,25 +438,28 @@ static gd_status compile_net(gd_module *net, const gd_compile_options *o) {
 }
 
 gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options) {
+    GD_LIVE_AT(site, net);
+    options = options ? options : GD_COMPILE_OPTIONS_();
     GD_CALLED_FROM(site);
-    static const gd_compile_options defaults = {
-        .optimizer = "adam", .precision = "f32", .accumulate = 1};
-    const gd_status status = compile_net(net, options ? options : &defaults);
+    const gd_status status = compile_net(net, options);
     if (status != GD_OK) gd_error_prefix("gd_compile: ");
     return gd_report(site, status);
 }
 
 gd_optimizer *gd_compiled_optimizer(gd_module *net) {
+    GD_LIVE(net);
     gd_training *t = gd_training_of(net);
     return t ? t->optimizer : NULL;
 }
 
 gd_schedule *gd_compiled_schedule(gd_module *net) {
+    GD_LIVE(net);
     gd_training *t = gd_training_of(net);
     return t ? t->schedule : NULL;
 }
 
 gd_metric *gd_compiled_metric(gd_module *net, int index) {
+    GD_LIVE(net);
     gd_training *t = gd_training_of(net);
     return t && index >= 0 && index < t->n_metrics ? t->metrics[index] : NULL;
 }

@@ -1,5 +1,6 @@
 /* data.c - creates loaders for the tensors, datasets or loaders that a program passes to gd_fit. */
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "train/batches.h"
 
 static gd_status check_count(gd_tensors list) {
@@ -15,6 +16,8 @@ static gd_status check_count(gd_tensors list) {
 
 gd_status gd_loader_for(gd_fit_data data, const gd_batching *o, gd_loader **loader) {
     *loader = NULL;
+    GD_TRY_LIVE(data.loader, o->function);
+    GD_TRY_LIVE(data.dataset, o->function);
     if (data.loader) return *loader = gd_retain(data.loader), GD_OK;
     int targets = o->targets;
     gd_dataset *dataset = data.dataset;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/autograd.h"
 #include "train/loss.h"
 #include "train/run.h"
@@ -162,7 +163,8 @@ static gd_status begin_evaluation(gd_module *net, gd_fit_data data, const gd_eva
                                   gd_history **h) {
     gd_training *t;
     gd_loader *loader;
-    const gd_batching loading = {.batch = o->batch, .workers = o->workers, .targets = 1};
+    const gd_batching loading = {
+        .function = "gd_evaluate", .batch = o->batch, .workers = o->workers, .targets = 1};
     GD_TRY(gd_training_get(net, "gd_evaluate", &t));
     GD_TRY(gd_loader_for(data, &loading, &loader));
     gd_batches b;
@@ -176,15 +178,15 @@ static gd_status begin_evaluation(gd_module *net, gd_fit_data data, const gd_eva
 
 gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
                            const gd_evaluate_options *options) {
-    static const gd_evaluate_options defaults = {
-        .batch = 32, .jit = true, .progress = GD_PROGRESS_NONE};
+    GD_LIVE_AT(site, net);
+    options = options ? options : GD_EVALUATE_OPTIONS_();
     if (gd_failed()) return NULL;
     GD_CALLED_FROM(site);
     gd_history *h = NULL;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = begin_evaluation(net, data, options ? options : &defaults, &h);
+    gd_status status = begin_evaluation(net, data, options, &h);
     gd_scope_close(&scope);
     return gd_history_finish(site, h, gd_attempt_end(&attempt, status));
 }

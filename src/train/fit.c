@@ -5,8 +5,13 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
+#include "core/number.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "optim/schedule.h"
 #include "train/loss.h"
 #include "train/run.h"
 
@@ -189,18 +194,34 @@ static gd_status check_options(const gd_fit_options *o) {
     if (!(o->validation_split >= 0 && o->validation_split < 1))
         return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is %g; it must be in [0, 1)",
                        o->validation_split);
-    const int validations = !!o->validation + !!o->validation_dataset +
-                            (o->validation_tensors.count > 0) + (o->validation_split > 0);
+    const int validations =
+        !!o->validation + (o->validation_tensors.count > 0) + (o->validation_split > 0);
     if (validations > 1)
         return gd_fail(GD_E_ARGUMENT,
                        "gd_fit: there are %d sources of validation; set one of .validation, "
-                       ".validation_dataset, .validation_tensors, .validation_split",
+                       ".validation_tensors, .validation_split",
                        validations);
-    for (int64_t i = 0; i < o->callbacks.count; i++)
+    for (int64_t i = 0; i < o->callbacks.count; i++) {
+        GD_TRY_LIVE(o->callbacks.at[i], "gd_fit");
         if (!o->callbacks.at[i])
             return gd_failed()
                        ? gd_failure()
                        : gd_fail(GD_E_ARGUMENT, "gd_fit: callback %lld is NULL", (long long)i);
+    }
+    return GD_OK;
+}
+
+/* .validation is a loader or a dataset. */
+static gd_status find_validation(const void *object, gd_fit_data *data) {
+    if (!object) return GD_OK;
+    GD_TRY_LIVE(object, "gd_fit");
+    if (gd_is_loader(object)) data->loader = (gd_loader *)(uintptr_t)object;
+    else if (gd_is_dataset(object)) data->dataset = (gd_dataset *)(uintptr_t)object;
+    else
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_fit: .validation is a %s; it takes a loader or a dataset, and "
+                       ".validation_tensors a list of tensors, gd_list(x, y)",
+                       ((const gd_object *)object)->class->name);
     return GD_OK;
 }
 
@@ -230,10 +251,10 @@ static gd_status open_loaders(gd_fit_run *r, gd_fit_data data, gd_loader **train
                               gd_loader **validation) {
     const gd_fit_options *o = r->options;
     const int targets = data.loader || data.dataset || data.tensors.count > 1 ? 1 : 0;
-    gd_fit_data kept = {.loader = o->validation,
-                        .dataset = o->validation_dataset,
-                        .tensors = o->validation_tensors};
-    gd_batching loading = {.batch = o->batch,
+    gd_fit_data kept = {.tensors = o->validation_tensors};
+    GD_TRY(find_validation(o->validation, &kept));
+    gd_batching loading = {.function = "gd_fit",
+                           .batch = o->batch,
                            .shuffle = o->shuffle,
                            .workers = o->workers,
                            .seed = o->seed,
@@ -301,7 +322,7 @@ static gd_status prepare_net(gd_fit_run *r) {
     } else {
         GD_TRY(gd_training_prepare(r->training, r->net, inputs, planned_steps(r)));
     }
-    r->parameters = gd_module_parameters(r->net);
+    r->parameters = gd_module_parameters_so_far(r->net);
     gd_module_zero_grad(r->net);
     return gd_failed() ? gd_failure() : GD_OK;
 }
@@ -368,10 +389,25 @@ static void show_stop_reason(gd_fit_run *r) {
     gd_progress_say(&r->progress, text);
 }
 
+/* A run after the end of its schedule trains with a constant rate, which may be 0: says so. */
+static gd_status show_ended_schedule(gd_fit_run *r) {
+    const gd_schedule *s = r->training->schedule;
+    char text[200];
+    if (!s || r->step > 0 || !gd_schedule_has_ended(s)) return gd_failed() ? gd_failure() : GD_OK;
+    gd_snprintf(text, sizeof text,
+                "the schedule %s has ended with an earlier run: the learning rate stays %g; "
+                "gd_compile starts anew",
+                s->factory->record.name, gd_item(gd_optimizer_lr(r->training->optimizer)));
+    gd_notice(GD_LOG_WARNING, "gd_fit: %s", text);
+    gd_progress_say(&r->progress, text);
+    return gd_failed() ? gd_failure() : GD_OK;
+}
+
 static gd_status run_training(gd_fit_run *r, gd_fit_data data) {
     GD_TRY(begin_run(r, data));
     r->began = gd_progress_clock();
     GD_TRY(resume_run(r));
+    GD_TRY(show_ended_schedule(r));
     GD_TRY(call_callbacks(r, GD_ON_FIT_BEGIN));
     GD_TRY(run_epochs(r));
     show_stop_reason(r);
@@ -392,14 +428,25 @@ static void end_run(gd_fit_run *r) {
     gd_free(r->stopped);
 }
 
+/* A run changes the modes and the gradients of its net, so another one must not begin. */
+static gd_status begin_alone(gd_module *net) {
+    if (!atomic_exchange(&net->fits, true)) return GD_OK;
+    return gd_fail(GD_E_STATE,
+                   "gd_fit: a gd_fit of this net is running, in a callback of which or in another "
+                   "thread this one was called; wait for its end (gd_event_stop ends it), or train "
+                   "a gd_module_clone");
+}
+
 /* Runs the training; the run retains its objects until the end. */
 static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options *o,
                          gd_history **history) {
     gd_training *t;
     GD_TRY(gd_training_get(net, "gd_fit", &t));
+    GD_TRY(begin_alone(net));
     gd_fit_run *r = gd_calloc(1, sizeof *r);
     if (!r || !(r->stopped = gd_calloc(1, 1))) {
         gd_free(r);
+        atomic_store(&net->fits, false);
         return gd_no_memory(NULL, "for a run");
     }
     r->source = &gd_run_source;
@@ -412,9 +459,12 @@ static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options 
     gd_run_state_init(r);
     gd_progress_begin(&r->progress, o->progress, STDERR_FILENO);
     gd_interrupt_begin(&r->interrupt, o->interrupt);
+    gd_own_rng_begin(&r->rng, o->seed);
     const gd_status status = run_training(r, data);
+    gd_own_rng_end(&r->rng);
     gd_interrupt_end(&r->interrupt);
     end_run(r);
+    atomic_store(&net->fits, false);
     *history = r->history;
     gd_free(r);
     gd_object_release(&t->object);
@@ -424,8 +474,8 @@ static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options 
 
 gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
                       const gd_fit_options *options) {
-    static const gd_fit_options defaults = {
-        .batch = 32, .shuffle = true, .interrupt = true, .jit = true};
+    GD_LIVE_AT(site, net);
+    options = options ? options : GD_FIT_OPTIONS_();
     if (gd_failed()) return NULL;
     GD_CALLED_FROM(site);
     gd_history *h = NULL;
@@ -435,7 +485,7 @@ gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
     gd_status status =
         gd_this_thread.tracer
             ? gd_fail(GD_E_STATE, "gd_fit: called while a function is traced or a graph is built")
-            : fit_net(net, data, options ? options : &defaults, &h);
+            : fit_net(net, data, options, &h);
     gd_scope_close(&scope);
     return gd_history_finish(site, h, gd_attempt_end(&attempt, status));
 }

@@ -23,6 +23,10 @@ typedef struct gd_event_source {
 enum { GD_FIT_PARTS = 64 };
 gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *count);
 
+/* Whether the option .resume is set; and whether the run continues from a checkpoint of this folder. */
+bool gd_fit_has_resume(const gd_event *event);
+bool gd_fit_resumed_from(const gd_event *event, const char *folder);
+
 /* From now on a step with a nonfinite loss or gradient is not applied, and ends the run with a
  * failure that names the first layer (the callback stop_on_nan). */
 void gd_fit_check_finite(gd_event *event);

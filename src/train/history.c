@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/checked.h"
 #include "core/device.h"
+#include "core/freed.h"
 #include "core/grow.h"
 #include "core/thread.h"
 
@@ -21,7 +22,7 @@ static void destroy_history(gd_object *object) {
     gd_history *h = (gd_history *)object;
     free_names(h->names, h->n_columns);
     gd_free(h->values);
-    gd_free(h);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 
@@ -107,18 +108,32 @@ gd_history *gd_history_finish(const char *site, gd_history *h, gd_status status)
     return NULL;
 }
 
-const char *gd_history_stopped(const gd_history *h) { return h && *h->stopped ? h->stopped : NULL; }
+const char *gd_history_stopped(const gd_history *h) {
+    GD_LIVE(h);
+    return h && *h->stopped ? h->stopped : NULL;
+}
 
-bool gd_history_interrupted(const gd_history *h) { return h && h->interrupted; }
+bool gd_history_interrupted(const gd_history *h) {
+    GD_LIVE(h);
+    return h && h->interrupted;
+}
 
-int64_t gd_history_rows(const gd_history *h) { return h ? h->n_rows : 0; }
-int64_t gd_history_columns(const gd_history *h) { return h ? h->n_columns : 0; }
+int64_t gd_history_rows(const gd_history *h) {
+    GD_LIVE(h);
+    return h ? h->n_rows : 0;
+}
+int64_t gd_history_columns(const gd_history *h) {
+    GD_LIVE(h);
+    return h ? h->n_columns : 0;
+}
 
 const char *gd_history_name(const gd_history *h, int64_t column) {
+    GD_LIVE(h);
     return h && column >= 0 && column < h->n_columns ? h->names[column] : NULL;
 }
 
 double gd_history_value(const gd_history *h, const char *name, int64_t row) {
+    GD_LIVE(h);
     const int column = gd_history_find(h, name);
     if (row < 0 && h) row += h->n_rows;
     return column >= 0 && row >= 0 && row < h->n_rows ? h->values[row * h->n_columns + column]

@@ -7,7 +7,11 @@
  */
 #include "train/loss.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "gradus/autograd.h"
+#include "gradus/graph.h"
 #include "gradus/ops.h"
 #include "nn/layer.h"
 
@@ -25,19 +29,34 @@ gd_status gd_check_weights(const gd_training *t, const char *what, const gd_tens
 
 enum { MAX_LOSS_INPUTS = 16 };
 
+/* The name of the loss as gd_compile takes it: "cross_entropy", or that of another layer. */
+static void loss_name(const gd_module *layer, char *text, size_t size) {
+    const size_t length = strlen(layer->type), suffix = strlen("_loss");
+    const bool ends = length > suffix && strcmp(layer->type + length - suffix, "_loss") == 0;
+    snprintf(text, size, "the loss %.*s", (int)(ends ? length - suffix : length), layer->type);
+}
+
+static gd_status check_outputs(const gd_batch_result *r, int64_t outputs) {
+    if (outputs > r->outputs.count && r->targets.count == 0)
+        return gd_fail(GD_E_ARGUMENT,
+                       "it needs a target, and batches have none: all tensors of the data are "
+                       "inputs of the net");
+    if (outputs > r->outputs.count)
+        return gd_fail(GD_E_ARGUMENT, "it needs %lld outputs of the net, which returned %lld",
+                       (long long)outputs, (long long)r->outputs.count);
+    if (outputs + r->targets.count > MAX_LOSS_INPUTS)
+        return gd_fail(GD_E_ARGUMENT, "there are %lld targets; it takes at most %lld",
+                       (long long)r->targets.count, (long long)(MAX_LOSS_INPUTS - outputs));
+    return GD_OK;
+}
+
 /* Calls a loss layer with outputs of the net, then the targets. The layer takes the outputs that
  * its required inputs need besides the targets. */
-static gd_status call_loss(gd_module *layer, const gd_batch_result *r, gd_tensor **loss) {
+static gd_status call_layer(gd_module *layer, const gd_batch_result *r, gd_tensor **loss) {
     gd_tensor *in[MAX_LOSS_INPUTS];
     int64_t outputs = layer->factory->record.n_required - r->targets.count;
     if (outputs < 1) outputs = 1;
-    if (outputs > r->outputs.count)
-        return gd_fail(GD_E_ARGUMENT, "%s needs %lld outputs of the net, which returned %lld",
-                       layer->type, (long long)outputs, (long long)r->outputs.count);
-    if (outputs + r->targets.count > MAX_LOSS_INPUTS)
-        return gd_fail(GD_E_ARGUMENT, "%s: there are %lld targets; it takes at most %lld",
-                       layer->type, (long long)r->targets.count,
-                       (long long)(MAX_LOSS_INPUTS - outputs));
+    GD_TRY(check_outputs(r, outputs));
     int64_t n = 0;
     for (int64_t i = 0; i < outputs; i++) in[n++] = r->outputs.at[i];
     for (int64_t i = 0; i < r->targets.count; i++) in[n++] = r->targets.at[i];
@@ -45,17 +64,33 @@ static gd_status call_loss(gd_module *layer, const gd_batch_result *r, gd_tensor
     return (*loss)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
+/* Messages name the loss: here those about shapes; those about data, in a run of the plan, by the
+ * name scope of the nodes. */
+static gd_status call_loss(const gd_batches *b, gd_module *layer, const gd_batch_result *r,
+                           gd_tensor **loss) {
+    char name[100];
+    loss_name(layer, name, sizeof name);
+    GD_NAME_SCOPE(name);
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_status status = call_layer(layer, r, loss);
+    status = gd_attempt_end(&attempt, status);
+    if (status != GD_OK) gd_error_prefix("%s: %s: ", b->what, name);
+    return status;
+}
+
 /* --- weights ---------------------------------------------------------------------------------- */
 
 /* The class number of each element of the loss: the target itself, or the argmax of a target with a
  * number for each class (one-hot). */
-static gd_status classes_of(gd_tensor *target, const gd_tensor *each, gd_tensor **classes) {
+static gd_status classes_of(gd_tensor *target, const gd_tensor *each, int axis,
+                            gd_tensor **classes) {
     char a[128], b[128];
     gd_tensor *t = gd_detach(target);
     if (gd_tensor_numel(t) == gd_tensor_numel(each)) {
         *classes = gd_cast(gd_reshape(t, gd_shape_of(each->rank, each->dims)), GD_I64);
     } else if (t->rank == each->rank + 1 && gd_is_float(t->dtype)) {
-        *classes = gd_argmax(t, .axis = 1);
+        *classes = gd_argmax(t, .axis = axis);
     } else {
         return gd_fail(
             GD_E_SHAPE,
@@ -80,9 +115,34 @@ static gd_status expand_sample_weights(gd_tensor *weight, const gd_tensor *each,
     return (*w)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
+/* The axis of the classes in outputs (N, C, ...): the option `axis` of the loss, if it has one. */
+static int class_axis(const gd_module *loss, const gd_tensor *each) {
+    const int64_t *axis = gd_factory_option(loss->factory, loss->options, "axis", NULL);
+    if (!axis) return 1;
+    return (int)(*axis < 0 ? *axis + each->rank + 1 : *axis);
+}
+
+/* Fails unless there is a weight for each class. A loss for each element of the output (bce, mse)
+ * does not tell how many classes there are; then the data do. */
+static gd_status check_weight_count(const gd_batches *b, const gd_batch_result *r,
+                                    const gd_tensor *each, int axis) {
+    const gd_tensor *output = r->outputs.at[0], *w = b->class_weights;
+    char name[100], text[160];
+    if (output->rank != each->rank + 1 || axis >= output->rank) return GD_OK;
+    const int64_t classes = output->dims[axis];
+    if (classes < 0 || w->dims[0] == classes) return GD_OK;
+    loss_name(b->training->loss_each, name, sizeof name);
+    return gd_fail(GD_E_SHAPE,
+                   "%s: class_weights has %lld weights, but %s has %lld classes, in the output %s "
+                   "of the net; it needs a weight for each class",
+                   b->what, (long long)w->dims[0], name, (long long)classes,
+                   gd_describe(output, text, sizeof text));
+}
+
 /* Multiplies *w, if it exists, by the weights of the classes. */
 static gd_status apply_class_weights(gd_batches *b, const gd_tensor *each, gd_tensor *classes,
                                      gd_tensor **w) {
+    GD_NAME_SCOPE("class_weights");
     gd_tensor *flat = gd_index_select(b->class_weights, 0, gd_reshape(classes, gd_dims(-1)));
     gd_tensor *own = gd_reshape(flat, gd_shape_of(each->rank, each->dims));
     if (own->kind != GD_FAILED && own->dtype != each->dtype)
@@ -107,7 +167,9 @@ static gd_status element_weights(gd_batches *b, gd_batch_result *r, const gd_ten
             gd_ne(gd_reshape(target, gd_shape_of(each->rank, each->dims)), gd_scalar_int(*ignore));
     if (b->class_weights) {
         if (!target) return gd_fail(GD_E_ARGUMENT, "class_weights need a target");
-        GD_TRY(classes_of(target, each, &classes));
+        const int axis = class_axis(b->training->loss_each, each);
+        GD_TRY(check_weight_count(b, r, each, axis));
+        GD_TRY(classes_of(target, each, axis, &classes));
         if (kept) classes = gd_mul(classes, gd_cast(kept, GD_I64));
         GD_TRY(apply_class_weights(b, each, classes, w));
     }
@@ -117,7 +179,7 @@ static gd_status element_weights(gd_batches *b, gd_batch_result *r, const gd_ten
 
 static gd_status weighted_loss(gd_batches *b, gd_batch_result *r) {
     gd_tensor *each, *w;
-    GD_TRY(call_loss(b->training->loss_each, r, &each));
+    GD_TRY(call_loss(b, b->training->loss_each, r, &each));
     GD_TRY(element_weights(b, r, each, &w));
     gd_tensor *sum = gd_sum(gd_mul(each, w)), *divisor;
     {
@@ -139,7 +201,7 @@ static gd_status weighted_loss(gd_batches *b, gd_batch_result *r) {
 gd_status gd_batch_loss(gd_batches *b, gd_tensors batch, gd_batch_result *r) {
     const gd_training *t = b->training;
     if (t->loss && (r->weight || b->class_weights)) return weighted_loss(b, r);
-    if (t->loss) GD_TRY(call_loss(t->loss, r, &r->loss));
+    if (t->loss) GD_TRY(call_loss(b, t->loss, r, &r->loss));
     else if (t->loss_function) r->loss = t->loss_function(r->outputs, r->targets, t->loss_user);
     else return GD_OK;
     if (!r->loss || r->loss->kind == GD_FAILED)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/grow.h"
 #include "core/number.h"
 #include "gradus/autograd.h"
@@ -25,7 +26,7 @@ static void destroy_metric(gd_object *object) {
     gd_release(m->reset_mark);
     gd_free(m->totals);
     gd_free(m->options);
-    gd_free(m);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class metric_class = {
@@ -117,8 +118,14 @@ gd_status gd_metric_define_at(const char *site, const char *record, gd_metric_ru
     return gd_report(site, status);
 }
 
-const char *gd_metric_name(const gd_metric *m) { return m ? m->label : ""; }
-const void *gd_metric_options(const gd_metric *m) { return m ? m->options : NULL; }
+const char *gd_metric_name(const gd_metric *m) {
+    GD_LIVE(m);
+    return m ? m->label : "";
+}
+const void *gd_metric_options(const gd_metric *m) {
+    GD_LIVE(m);
+    return m ? m->options : NULL;
+}
 
 const char *gd_metric_unique_name(gd_metric *const *list, int64_t index,
                                   char text[GD_METRIC_UNIQUE]) {
@@ -201,6 +208,7 @@ static gd_status add_value(gd_metric *m, const char *name, gd_tensor *value) {
 }
 
 void gd_metric_add(gd_metric *m, const char *name, gd_tensor *value) {
+    GD_LIVE(m);
     if (!m || m->added != GD_OK) return;
     const gd_status status = add_value(m, name, value);
     if (m->updating) m->added = status;
@@ -208,6 +216,7 @@ void gd_metric_add(gd_metric *m, const char *name, gd_tensor *value) {
 }
 
 gd_tensor *gd_metric_sum(gd_metric *m, const char *name) {
+    GD_LIVE(m);
     const gd_metric_total *t = m && name ? find_total(m, name) : NULL;
     if (t) return t->next ? t->next : t->sum;
     if (m) { /* in a trace: reads 0, and the function is traced again once there are sums */
@@ -304,9 +313,11 @@ static gd_status update_metric(gd_metric *m, gd_tensor *output, gd_tensor *targe
 
 gd_status gd_metric_update_at(const char *site, gd_metric *m, gd_tensor *output, gd_tensor *target,
                               const gd_metric_update_options *options) {
+    GD_LIVE_AT(site, m);
+    options = options ? options : GD_METRIC_UPDATE_OPTIONS_();
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
-    return gd_report(site, update_metric(m, output, target, options ? options->weight : NULL));
+    return gd_report(site, update_metric(m, output, target, options->weight));
 }
 
 /* --- values ----------------------------------------------------------------------------------- */
@@ -332,6 +343,7 @@ static gd_status compute_value(gd_metric *m, gd_tensor **value) {
 }
 
 gd_tensor *gd_metric_value_at(const char *site, gd_metric *m) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     gd_tensor *value;
     const gd_status status = compute_value(m, &value);
@@ -356,6 +368,7 @@ static gd_status read_number(gd_metric *m, double *number) {
 }
 
 double gd_metric_number_at(const char *site, gd_metric *m) {
+    GD_LIVE_AT(site, m);
     GD_CALLED_FROM(site);
     double number = NAN;
     return gd_report(site, read_number(m, &number)) == GD_OK ? number : NAN;
@@ -400,6 +413,7 @@ static gd_status reset_metric(gd_metric *m) {
 }
 
 gd_status gd_metric_reset_at(const char *site, gd_metric *m) {
+    GD_LIVE_AT(site, m);
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     return gd_report(site, reset_metric(m));

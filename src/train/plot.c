@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/number.h"
 #include "format/file.h"
 #include "train/history.h"
@@ -406,6 +407,7 @@ static gd_status save_plot(const gd_history *history, const char *path) {
 }
 
 gd_status gd_history_plot_at(const char *site, const gd_history *history, const char *path) {
+    GD_LIVE_AT(site, history);
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     const gd_status status = save_plot(history, path);

@@ -1,6 +1,7 @@
 /* predict.c - gd_predict: runs a net over a dataset and returns all outputs in one tensor. */
 #include <string.h>
 
+#include "core/freed.h"
 #include "gradus/autocast.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
@@ -16,8 +17,10 @@ static gd_tensors predict_batch(gd_tensors inputs, void *user) {
     gd_batches *b = user;
     GD_NO_GRAD;
     GD_AUTOCAST(b->training ? b->training->precision : GD_DTYPE_NONE);
-    gd_tensors y = gd_module_call(b->net, inputs);
-    return y.count > 0 ? gd_listed(y.at[0]) : y;
+    gd_tensors y;
+    if (gd_batches_call_net(b, inputs, &y) == GD_OK) return gd_listed(y.at[0]);
+    gd_report(NULL, gd_failure());
+    return (gd_tensors){NULL, 0};
 }
 
 /* The total number of samples if every batch has `in_batch` of them. */
@@ -93,7 +96,8 @@ static gd_status predict_loader(prediction *p, const gd_evaluate_options *o, gd_
 static gd_status predict_data(prediction *p, gd_module *net, gd_fit_data data,
                               const gd_evaluate_options *o, gd_tensor **y) {
     gd_loader *loader;
-    const gd_batching loading = {.batch = o->batch, .workers = o->workers, .targets = 0};
+    const gd_batching loading = {
+        .function = "gd_predict", .batch = o->batch, .workers = o->workers, .targets = 0};
     if (!net)
         return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_predict: the net is NULL");
     GD_TRY(gd_loader_for(data, &loading, &loader));
@@ -107,8 +111,8 @@ static gd_status predict_data(prediction *p, gd_module *net, gd_fit_data data,
 
 gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
                          const gd_evaluate_options *options) {
-    static const gd_evaluate_options defaults = {
-        .batch = 32, .jit = true, .progress = GD_PROGRESS_NONE};
+    GD_LIVE_AT(site, net);
+    options = options ? options : GD_EVALUATE_OPTIONS_();
     if (gd_failed()) return &gd_error_tensor;
     GD_CALLED_FROM(site);
     GD_NO_GRAD;
@@ -117,7 +121,7 @@ gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = predict_data(&p, net, data, options ? options : &defaults, &y);
+    gd_status status = predict_data(&p, net, data, options, &y);
     if (status == GD_OK && y == p.all)
         status = gd_scope_take(&gd_retain(y)->object); /* from where gd_keep moves it */
     if (status == GD_OK) gd_keep(y);

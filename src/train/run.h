@@ -2,7 +2,7 @@
 #ifndef GRADUS_TRAIN_RUN_H
 #define GRADUS_TRAIN_RUN_H
 
-#include "gradus/random.h"
+#include "core/random.h"
 #include "train/batches.h"
 #include "train/callback.h"
 #include "train/fit.h"
@@ -41,6 +41,8 @@ struct gd_fit_run {
     gd_progress_writer progress;
     gd_event event;
     gd_undo undo;
+    gd_own_rng rng;
+    bool said_nan; /* the log has a line about a loss that is not finite */
 
     /* the position; saved in checkpoints */
     int64_t epoch, batch, step;     /* batches of this epoch, and in total */
@@ -52,6 +54,7 @@ struct gd_fit_run {
 
     gd_tensors current; /* the batch that has just ended; the list is empty outside of its event */
     bool check_finite;
+    bool restored;           /* a checkpoint of options->resume */
     const char *interrupted; /* the reason to stop; NULL: none */
 
     /* times of this epoch, for the progress */

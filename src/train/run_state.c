@@ -8,6 +8,7 @@
 #include "core/state_fields.h"
 #include "gradus/autograd.h"
 #include "gradus/random.h"
+#include "train/checkpoint_files.h"
 #include "train/run.h"
 
 static gd_fit_run *run_of(gd_object *object) {
@@ -35,7 +36,8 @@ enum { RUN_FIELDS = sizeof run_fields / sizeof *run_fields };
 static gd_status save_grads(gd_fit_run *r, gd_state *state) {
     for (int64_t i = 0; i < r->parameters.count; i++) {
         gd_tensor *g = gd_tensor_grad(r->parameters.at[i]);
-        const char *name = g ? gd_state_name_for(state, r->parameters.at[i], i, "grad") : NULL;
+        const char *name =
+            g ? gd_state_name_for(state, r->parameters.at[i], NULL, i, "grad") : NULL;
         if (g && !name) return gd_failure();
         if (g) GD_TRY(gd_state_put_tensor(state, name, g));
     }
@@ -72,7 +74,7 @@ static gd_status load_grads(loaded_grads *g, gd_loading *in) {
     const gd_tensors parameters = g->run->parameters;
     for (int64_t i = 0; i < parameters.count; i++) {
         const gd_tensor *p = parameters.at[i];
-        const char *name = gd_loading_name_for(in, p, i, "grad");
+        const char *name = gd_loading_name_for(in, p, NULL, i, "grad");
         if (!name) return gd_failure();
         if (!gd_loading_has(in, name)) continue;
         g->at[i] = gd_retain(gd_tensor_new(p->device, (gd_dtype)p->dtype, p->rank, p->dims));
@@ -168,4 +170,15 @@ void gd_run_resumed(gd_fit_run *r) {
     if (r->partial && r->history->n_rows > 0) r->history->n_rows--;
     r->partial = 0;
     r->fresh = false;
+    r->restored = true;
+}
+
+bool gd_fit_has_resume(const gd_event *event) {
+    const gd_fit_run *r = event->run;
+    return r->options->resume != NULL;
+}
+
+bool gd_fit_resumed_from(const gd_event *event, const char *folder) {
+    const gd_fit_run *r = event->run;
+    return r->restored && gd_checkpoint_same_folder(r->options->resume, folder);
 }

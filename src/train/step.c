@@ -42,6 +42,19 @@ static gd_status call_step_function(gd_fit_run *r, gd_tensors batch, gd_batch_re
     return gd_batches_mean_of(result, gd_batch_samples(batch));
 }
 
+/* Without a gradient the optimizer would change nothing. */
+static gd_status check_backward(const gd_fit_run *r) {
+    if (!r->training->optimizer) return GD_OK; /* .step has its own */
+    for (int64_t i = 0; i < r->parameters.count; i++)
+        if (gd_tensor_grad(r->parameters.at[i])) return GD_OK;
+    return gd_failed() ? gd_failure()
+                       : gd_fail(GD_E_STATE,
+                                 "gd_fit: after the .step function no parameter of the net has a "
+                                 "gradient: it must call gd_backward(loss) and keep the gradients "
+                                 "for the optimizer of gd_compile; a step that updates the "
+                                 "parameters itself needs .optimizer = NULL");
+}
+
 static gd_status scale_grads(gd_fit_run *r, double factor) {
     if (factor == 1) return GD_OK;
     GD_NO_GRAD;
@@ -84,8 +97,12 @@ static void free_grads(gd_fit_run *r) {
 static gd_status train_batch(gd_fit_run *r, gd_tensors batch) {
     gd_batch_result result;
     const bool steps = r->group_done + 1 == r->group_size;
-    if (r->options->step) GD_TRY(call_step_function(r, batch, &result));
-    else GD_TRY(forward_backward(r, batch, &result));
+    if (r->options->step) {
+        GD_TRY(call_step_function(r, batch, &result));
+        GD_TRY(check_backward(r));
+    } else {
+        GD_TRY(forward_backward(r, batch, &result));
+    }
     if (r->check_finite) GD_TRY(gd_run_check(r, &result));
     if (steps && r->options->step) GD_TRY(scale_grads(r, 1 / (double)r->group_size));
     if (steps) GD_TRY(apply_grads(r));

@@ -22,27 +22,32 @@
 
 enum { MAX_NAME = GD_MAX_PATH + 80 };
 
-/* A call of a module: its path, and the range of nodes created in it. */
+/* A call of a module: its path, the range of nodes created in it, and the call around it. */
 typedef struct call {
     char path[GD_MAX_PATH];
     uint64_t first, end;
+    int outer; /* its index; -1: none */
 } call;
 
 typedef struct graph_export {
     gd_module_watch watch;
     gd_module *net;
-    call **calls;
-    int n_calls, calls_room;
-    gd_node **nodes; /* in the order of their creation */
+    call **calls;                  /* in the order in which they began */
+    int n_calls, calls_room, open; /* open: the index of the call that runs; -1: none */
+    gd_node **nodes;               /* in the order of their creation */
     int n_nodes, nodes_room;
     gd_map at;    /* from a node to its index in `nodes` */
     char **names; /* of all nodes of the GraphDef, owned */
     int n_names, names_room;
-    gd_name_map taken;  /* the same as a set */
-    char **name_of;     /* the name of each entry of `nodes` */
-    gd_map captured;    /* from a captured tensor to the index of its name in `names` */
+    gd_name_map taken; /* the same, with the last numbers that were appended to them */
+    char **name_of;    /* the name of each entry of `nodes` */
+    gd_map captured;   /* from a captured tensor to the index of its name in `names` */
+    gd_map path_of; /* from a parameter or buffer of the net to the index of its path in `paths` */
+    char **paths;   /* owned */
+    int n_paths, paths_room;
     gd_tensor **inputs; /* of the forward pass: symbols, or the given tensors */
     int64_t n_inputs;
+    gd_map input_at; /* from a symbol's node, or a given tensor, to its index in `inputs` */
     gd_pb *graph;
     bool failed; /* no memory */
 } graph_export;
@@ -71,14 +76,17 @@ static int begin_call(gd_module_watch *watch, gd_module *module) {
     }
     format_call_path(c->path);
     c->first = gd_node_next_order();
+    c->outer = p->open;
     p->calls[p->n_calls] = c;
-    return p->n_calls++;
+    return p->open = p->n_calls++;
 }
 
 static void end_call(gd_module_watch *watch, int row, gd_tensors outputs) {
     graph_export *p = (graph_export *)watch;
     (void)outputs;
-    if (row >= 0) p->calls[row]->end = gd_node_next_order();
+    if (row < 0) return;
+    p->calls[row]->end = gd_node_next_order();
+    p->open = p->calls[row]->outer;
 }
 
 /* The input is replaced with a symbol, whose node identifies it. */
@@ -103,6 +111,7 @@ static gd_status run_once(graph_export *p, gd_tensors in, bool integers_stay, gd
 static gd_status run_forward(graph_export *p, gd_tensors in, bool integers_stay, gd_tensors *out) {
     for (int i = 0; i < p->n_calls; i++) gd_free(p->calls[i]);
     p->n_calls = 0;
+    p->open = -1;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, run_once(p, in, integers_stay, out));
@@ -141,17 +150,41 @@ static gd_status collect_nodes(graph_export *p, gd_tensors out) {
 
 /* The path of the innermost module whose call created the node. */
 static const char *path_of(const graph_export *p, const gd_node *node) {
-    for (int i = p->n_calls; i-- > 0;)
-        if (p->calls[i]->first <= node->order && node->order < p->calls[i]->end)
-            return p->calls[i]->path;
-    return "";
+    int low = 0, high = p->n_calls; /* finds the last call that began before the node */
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (p->calls[middle]->first <= node->order) low = middle + 1;
+        else high = middle;
+    }
+    int i = low - 1;
+    while (i >= 0 && node->order >= p->calls[i]->end) i = p->calls[i]->outer;
+    return i < 0 ? "" : p->calls[i]->path;
 }
 
-/* The index of the input that the node represents; -1: none. */
-static int64_t input_of(const graph_export *p, const gd_node *node) {
-    for (int64_t i = 0; i < p->n_inputs; i++)
-        if (p->inputs[i] && p->inputs[i]->node == node) return i;
-    return -1;
+static gd_status index_inputs(graph_export *p) {
+    for (int i = 0; i < p->n_inputs; i++) {
+        const gd_tensor *x = p->inputs[i];
+        if (x && !gd_map_put(&p->input_at, x->node ? (const void *)x->node : x, i))
+            return gd_no_memory(NULL, "for the graph of the net");
+    }
+    return GD_OK;
+}
+
+static bool is_input(const graph_export *p, const void *node_or_tensor) {
+    return gd_map_find(&p->input_at, node_or_tensor) >= 0;
+}
+
+static gd_status add_path(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
+    graph_export *p = w->user;
+    char *path = gd_malloc(strlen(w->path) + 1);
+    (void)holder;
+    if (!path || !gd_grow(p->paths, p->n_paths, p->paths_room) ||
+        !gd_map_put(&p->path_of, e->object, p->n_paths)) {
+        gd_free(path);
+        return gd_no_memory(NULL, "for the graph of the net");
+    }
+    p->paths[p->n_paths++] = strcpy(path, w->path);
+    return GD_OK;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -168,10 +201,9 @@ static char *unique_name(graph_export *p, const char *wanted) {
     for (char *c = name; *c; c++)
         if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-", *c))
             *c = '_';
-    const size_t length = strlen(name);
-    for (int n = 1; gd_name_map_find(&p->taken, name); n++) snprintf(name + length, 24, "_%d", n);
+    gd_number_name(&p->taken, name, strlen(name), MAX_NAME + 24);
     p->names[p->n_names++] = name;
-    if (!gd_name_map_add(&p->taken, name, name)) p->failed = true;
+    if (!gd_set_entry_number(&p->taken, name, 0)) p->failed = true;
     return name;
 }
 
@@ -207,16 +239,15 @@ static int tensorflow_dtype(unsigned dtype) {
  * or another constant. The first call adds its node. */
 static const char *captured_name(graph_export *p, const gd_slot *slot) {
     const int known = gd_map_find(&p->captured, slot->captured);
-    char path[GD_MAX_PATH], wanted[MAX_NAME];
+    char wanted[MAX_NAME];
     if (known >= 0) return p->names[known];
     const char *op = slot->captured->requires_grad ? "Parameter" : "Buffer";
-    bool is_input = false;
-    for (int64_t i = 0; i < p->n_inputs; i++) is_input |= p->inputs[i] == slot->captured;
-    if (is_input) snprintf(wanted, sizeof wanted, "%s", op = "input");
-    else if (gd_module_name_of(p->net, slot->captured, path, sizeof path))
-        snprintf(wanted, sizeof wanted, "%s", path);
+    const bool fed = is_input(p, slot->captured);
+    const int path = gd_map_find(&p->path_of, slot->captured);
+    if (fed) snprintf(wanted, sizeof wanted, "%s", op = "input");
+    else if (path >= 0) snprintf(wanted, sizeof wanted, "%s", p->paths[path]);
     else snprintf(wanted, sizeof wanted, "%s", op = "constant");
-    for (char *c = wanted; *c && !is_input; c++)
+    for (char *c = wanted; *c && !fed; c++)
         if (*c == '.') *c = '/';
     const int number = p->n_names;
     char *name = unique_name(p, wanted);
@@ -224,10 +255,7 @@ static const char *captured_name(graph_export *p, const gd_slot *slot) {
         p->failed = true;
         return "";
     }
-    gd_pb *def = add_def(p, name,
-                         is_input                      ? "Placeholder"
-                         : strcmp(op, "constant") == 0 ? "Const"
-                                                       : op);
+    gd_pb *def = add_def(p, name, fed ? "Placeholder" : strcmp(op, "constant") == 0 ? "Const" : op);
     gd_pb_put_int(add_attr(def, "dtype"), "type", tensorflow_dtype(slot->dtype));
     put_shape(
         gd_pb_put_message(gd_pb_put_message(add_attr(def, "_output_shapes"), "list"), "shape"),
@@ -257,17 +285,17 @@ static void put_options(gd_pb *def, const gd_node *node) {
 
 static void put_node(graph_export *p, int n) {
     const gd_node *node = p->nodes[n];
-    const int64_t input = input_of(p, node);
+    const bool fed = is_input(p, node);
     const char *op = node->op ? node->op->name : node->function ? node->function->name : "op";
     char wanted[MAX_NAME];
     const char *path = path_of(p, node);
-    if (input >= 0) snprintf(wanted, sizeof wanted, "input");
+    if (fed) snprintf(wanted, sizeof wanted, "input");
     else snprintf(wanted, sizeof wanted, "%s%s%s", path, *path ? "/" : "", op);
     p->name_of[n] = unique_name(p, wanted);
-    for (int i = 0; i < node->n_in && input < 0; i++) /* their nodes come first */
+    for (int i = 0; i < node->n_in && !fed; i++) /* their nodes come first */
         if (node->slots[i].captured) captured_name(p, &node->slots[i]);
-    gd_pb *def = add_def(p, p->name_of[n], input >= 0 ? "Placeholder" : op);
-    for (int i = 0; i < node->n_in && input < 0; i++) {
+    gd_pb *def = add_def(p, p->name_of[n], fed ? "Placeholder" : op);
+    for (int i = 0; i < node->n_in && !fed; i++) {
         char edge[MAX_NAME + 40];
         const gd_slot *slot = &node->slots[i];
         if (slot->captured) {
@@ -283,7 +311,7 @@ static void put_node(graph_export *p, int n) {
     gd_pb *shapes = gd_pb_put_message(add_attr(def, "_output_shapes"), "list");
     for (int i = 0; i < node->n_out; i++)
         put_shape(gd_pb_put_message(shapes, "shape"), &node->slots[node->n_in + i]);
-    if (input < 0) put_options(def, node);
+    if (!fed) put_options(def, node);
 }
 
 static void put_outputs(graph_export *p, gd_tensors out) {
@@ -306,6 +334,8 @@ static gd_status build_graph(graph_export *p, gd_tensors in, gd_pb_doc *doc) {
     if (status != GD_OK && status != GD_E_MEMORY)
         status = run_forward(p, in, true, &out); /* the net may read integers on the host */
     GD_TRY(status);
+    GD_TRY(index_inputs(p));
+    GD_TRY(gd_module_walk(p->net, &(gd_tree_walk){.tensor = add_path, .user = p}));
     GD_TRY(collect_nodes(p, out));
     p->graph = gd_pb_root(doc);
     for (int n = 0; n < p->n_nodes; n++) put_node(p, n);
@@ -317,12 +347,16 @@ static gd_status build_graph(graph_export *p, gd_tensors in, gd_pb_doc *doc) {
 static void clear_export(graph_export *p) {
     for (int i = 0; i < p->n_calls; i++) gd_free(p->calls[i]);
     for (int i = 0; i < p->n_names; i++) gd_free(p->names[i]);
+    for (int i = 0; i < p->n_paths; i++) gd_free(p->paths[i]);
     gd_free(p->calls);
     gd_free(p->names);
+    gd_free(p->paths);
     gd_free(p->nodes);
     gd_free(p->name_of);
     gd_map_free(&p->at);
     gd_map_free(&p->captured);
+    gd_map_free(&p->path_of);
+    gd_map_free(&p->input_at);
     gd_name_map_free(&p->taken);
 }
 

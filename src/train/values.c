@@ -45,6 +45,18 @@ gd_status gd_run_name_values(gd_fit_run *r) {
     return GD_OK;
 }
 
+/* Once in a run; with stop_on_nan the run fails instead. */
+static void log_nonfinite_loss(gd_fit_run *r) {
+    const double loss = r->values[0].value;
+    if (r->said_nan || isfinite(loss) || r->step == 0) return;
+    if (!r->training->loss && !r->training->loss_function && !r->options->step) return;
+    r->said_nan = true;
+    gd_notice(GD_LOG_WARNING,
+              "gd_fit: epoch %lld, step %lld: the loss is %g; the callback gd_stop_on_nan ends a "
+              "run at the first such step and names the layer",
+              (long long)r->event.epoch + 1, (long long)r->step, loss);
+}
+
 gd_status gd_run_read(gd_fit_run *r) {
     double *read = gd_malloc((size_t)(1 + r->train.n_metrics) * sizeof *read);
     if (!read) return gd_no_memory(NULL, "for the values of a run");
@@ -54,6 +66,7 @@ gd_status gd_run_read(gd_fit_run *r) {
     gd_status status = r->fresh ? GD_OK : gd_batches_read(&r->train, read);
     for (int i = 0; !r->fresh && i < r->n_train && status == GD_OK; i++)
         r->values[i].value = read[i];
+    if (!r->fresh && status == GD_OK) log_nonfinite_loss(r);
     r->fresh |= status == GD_OK;
     /* always read: callbacks may change the rate between batches */
     if (r->lr_at >= 0 && status == GD_OK)

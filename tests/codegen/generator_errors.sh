@@ -1,17 +1,22 @@
 #!/bin/sh
-# generator_errors.sh OPGEN - mistakes in records are errors of the generator, with file and line.
+# generator_errors.sh OPGEN - mistakes in records and in blocks of kernels are errors of the generator,
+# with file and line.
 opgen=$1
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-mkdir -p "$folder/src/ops/family" "$folder/out/gradus" "$folder/out/ops/family"
+mkdir -p "$folder/src/ops/family/cpu" "$folder/src/ops/family/abacus" "$folder/src/backend/cpu" \
+    "$folder/out/gradus" "$folder/out/ops/family/cpu" "$folder/out/ops/family/abacus"
 failures=0
 
-# expect LINE MESSAGE - the text on stdin as a source file gives this error; an empty message: none.
+# expect LINE MESSAGE [NAME [MORE...]] - the text on stdin as ops/family/NAME.c (family) gives this error
+# together with the files MORE; an empty message: none.
 expect() {
-    file=$folder/src/ops/family/family.c
-    { cat; echo '#include "ops/family/family.gen.h"'; } >"$file"
-    got=$("$opgen" "$folder/out" "$folder/src" "$file" 2>&1)
-    want=${2:+$file:$1: error: $2}
+    line=$1 message=$2 name=${3:-family}
+    [ $# -lt 3 ] && shift 2 || shift 3
+    file=$folder/src/ops/family/$name.c
+    { cat; echo "#include \"ops/family/$name.gen.h\""; } >"$file"
+    got=$("$opgen" "$folder/out" "$folder/src" "$file" "$@" 2>&1)
+    want=${message:+$file:$line: error: $message}
     [ "$got" = "$want" ] && return
     printf 'expected: %s\ngot:      %s\n' "$want" "$got"
     failures=$((failures + 1))
@@ -63,5 +68,102 @@ expect 5 "onnx F2: no such input: 'z:float'" <<'END'
  *   onnx F{}  when z:float
  */
 static gd_status fN_infer(gd_infer *i);
+END
+
+# Blocks of kernels for the ops f and g of this file.
+ops=$folder/src/ops/family/ops.c
+cat >"$ops" <<'END'
+/* ops.c - two ops. */
+/*op f(x) -> y  elementwise
+ * Doc.
+ *   y = x
+ */
+/*op g(x) -> y  elementwise
+ * Doc.
+ *   y = x
+ */
+#include "ops/family/ops.gen.h"
+END
+# expect_kernel LINE MESSAGE [NAME] - the same for a file with kernels (cpu/kernels).
+expect_kernel() { expect "$1" "$2" "${3:-cpu/kernels}" "$ops"; }
+
+expect_kernel 0 '' <<'END'
+/* kernels.c - right: the words of a head can go on in lines that are indented further. */
+/*kernel f.fast, g.fast  rank 10  wide
+ *        dtypes f32 f64  run run_OP
+ * Doc.
+ */
+/*kernel f.slow
+ * Doc, in
+ * two lines.
+ */
+static gd_status f_slow_run(gd_kernel_call *k);
+END
+expect_kernel 5 "f.fast for cpu is also at $folder/src/ops/family/cpu/kernels.c:2" <<'END'
+/* kernels.c - two kernels of one name. */
+/*kernel g.fast, f.fast  run run_fast
+ * Doc.
+ */
+/*kernel f.fast  rank 10  run run_faster
+ * Doc.
+ */
+END
+expect_kernel 3 "there is no op 'h'" <<'END'
+/* kernels.c - a block for an op that does not exist. */
+/*kernel f.fast,
+ *        h.fast  run run_OP
+ * Doc.
+ */
+END
+expect_kernel 2 "'abacus' is no kind of device: kernels belong in src/backend/KIND/ or src/ops/FAMILY/KIND/" \
+    abacus/kernels <<'END'
+/* kernels.c - a folder of an unknown kind. */
+/*kernel f.beads  run run_beads
+ * Doc.
+ */
+END
+expect_kernel 2 "'family' is no kind of device: kernels belong in src/backend/KIND/ or src/ops/FAMILY/KIND/" \
+    kernels <<'END'
+/* kernels.c - no folder of a kind. */
+/*kernel f.fast  run run_fast
+ * Doc.
+ */
+END
+expect_kernel 4 "'widely' is no word of a kernel, or lacks a value" <<'END'
+/* kernels.c - an unknown word. */
+/*kernel f.fast  rank 10
+ *        run run_fast
+ *        widely
+ * Doc.
+ */
+END
+expect_kernel 2 "'f33' is no word of a kernel, or lacks a value" <<'END'
+/* kernels.c - an unknown dtype. */
+/*kernel f.fast  run run_fast  dtypes f32 f33
+ * Doc.
+ */
+END
+expect_kernel 2 "'rank' is no word of a kernel, or lacks a value" <<'END'
+/* kernels.c - a rank that is no number. */
+/*kernel f.fast  run run_fast  rank high
+ * Doc.
+ */
+END
+expect_kernel 2 'no function f_fast_run' <<'END'
+/* kernels.c - no function that runs it. */
+/*kernel f.fast
+ * Doc.
+ */
+END
+expect_kernel 2 'no sentence below f.fast says what the kernel is' <<'END'
+/* kernels.c - no documentation. */
+/*kernel f.fast  run run_fast
+ */
+END
+expect_kernel 2 "'f' is not op.variant" <<'END'
+/* kernels.c - no name for the kernel. */
+/*kernel f  run run_fast
+ * Doc.
+ */
 END
 exit $failures

@@ -61,7 +61,199 @@ help)
     expect 1 'abacus' train --model lenet --data digits,count=100 --device abacus
     expect 1 'there is no optimizer' train --model lenet --data digits,count=100 --optimizer adamm
     expect 1 'no_such_file.onnx' eval no_such_file.onnx --data digits
-    expect 2 'a model and at least one image' predict m.onnx
+    expect 2 'it needs a model' predict
+    expect 1 'm.onnx' predict m.onnx
+    ;;
+mistakes)
+    # options: said before anything is read or trained
+    expect 2 'lr is -1; it must be in (0, inf)' train --model lenet --data digits --lr -1
+    expect 2 'lr is 0; it must be in (0, inf)' train --model lenet --data digits --lr 0
+    expect 2 'two learning rates' train --model lenet --data digits --lr 1 --optimizer 'sgd lr=2'
+    expect 2 'every needs --checkpoints' train --model lenet --data digits --every 5
+    expect 2 'every is 0' train --model lenet --data digits --every 0 --checkpoints run
+    expect 2 'patience is 0' train --model lenet --data digits --patience 0
+    expect 2 'split is 1; it must be in \[0, 1)' train --model lenet --data digits --split 1
+    expect 2 'clip is -1' train --model lenet --data digits --clip -1
+    expect 2 'steps is -3' train --model lenet --data digits --steps -3
+    expect 2 'must end in .svg' train --model lenet --data digits --curve c.png
+    expect 1 'there is no folder /nowhere' train --model lenet --data digits,count=100 --out /nowhere/m.onnx
+    grep -q 'epoch' out err && { echo 'trained before --out was checked'; failures=$((failures + 1)); }
+    mkdir folder.onnx
+    expect 1 'folder.onnx: it is a folder' train --model lenet --data digits,count=100 --out folder.onnx
+    # no failure ends in a line of the command's source
+    for command in 'train --model lenet --data mnist:nowhere' 'train --model lent --data digits' \
+        'train --model lenet --data digits,count=100 --optimizer adamm' 'eval no.onnx --data digits' \
+        'train --model lenet --data digits,count=100 --transform normalise'; do
+        expect 1 '' $command
+        grep -E '[a-z_]+\.c:[0-9]+' out err && { echo "gradus $command: a line of source"; failures=$((failures + 1)); }
+    done
+    # paths and values with commas
+    printf 'a,y\n1,2\n3,4\n5,6\n' >"x, y's.csv"
+    expect 0 '3 samples' train --model mlp --data "csv:'x, y''s.csv',target=y" --epochs 1 --split 0
+    expect 2 'a quote is not closed' train --model mlp --data "csv:'x, y.csv"
+    expect 2 'written in quotes' train --model mlp --data 'csv:x, y.csv,target=y'
+    expect 2 'text after a quoted value' train --model mlp --data "csv:'x'y"
+    # what is said about a run
+    expect 0 'nothing will be saved' train --model mlp --data digits,count=100 --epochs 1
+    expect 0 'too few to hold out' train --model mlp --data digits,count=5 --epochs 1
+    grep -q '5 samples, batches of 64' err || { echo 'the plan is wrong'; cat err; failures=$((failures + 1)); }
+    expect 0 '90 samples, validated on 10, batches' train --model mlp --data digits,count=100 --epochs 1
+    # weights of another net; some that fit
+    expect 0 '' train --model mlp --data digits,count=100 --epochs 1 --out mlp.safetensors --quiet
+    expect 1 'nothing of it fits lenet' train --model lenet --data digits,count=100 --epochs 1 --weights mlp.safetensors
+    # a model with more outputs than names of classes
+    expect 0 '' train --model 'mlp outputs=12' --data digits,count=100 --steps 2 --out m12.onnx --quiet
+    expect 0 ' 11 ' eval m12.onnx --data digits,count=100 --confusion
+    expect 0 '"confusion":\[\[' eval m12.onnx --data digits,count=100 --confusion --json
+    check_json
+    grep -q '"classes":\["0",.*"class 11"\]' out || { echo 'classes are missing'; failures=$((failures + 1)); }
+    ;;
+classes)
+    # images of two classes, a and b
+    for class in a b; do
+        mkdir -p images/$class other/$class other/z
+        for i in 1 2 3 4 5 6; do
+            printf 'P5 28 28 255 ' >images/$class/$i.pgm
+            [ $class = a ] && grey=0 || grey=377
+            head -c 784 /dev/zero | tr '\0' "\\$grey" >>images/$class/$i.pgm
+        done
+    done
+    cp images/a/1.pgm other/z/1.pgm
+    cp images/b/*.pgm other/b
+    expect 0 '' train --model lenet --data digits,count=200 --epochs 1 --out digits.onnx --quiet
+    expect 0 'has 10 outputs, and the data have 2 classes: fc3.weight, fc3.bias are new' \
+        train --model digits.onnx --data image_folder:images,channels=1 --epochs 8 --split 0 --lr 0.01 --out tuned.onnx
+    expect 0 'classes=2' info tuned.onnx
+    expect 0 '' predict tuned.onnx images/a/1.pgm --top 10
+    [ "$(grep -c '%' out)" -eq 2 ] || { echo 'a model of 2 classes predicts others'; cat out; failures=$((failures + 1)); }
+    expect 0 'accuracy     1' eval tuned.onnx --data image_folder:images,channels=1 --confusion
+    # data with a part of the classes are renumbered; unknown classes are refused
+    rm -r other/a other/z
+    expect 0 'accuracy     1' eval tuned.onnx --data image_folder:other,channels=1
+    expect 1 "the class 'a', which digits.onnx does not know; it knows 0, 1, 2" \
+        eval digits.onnx --data image_folder:images,channels=1
+    # the same classes: the net stays, also one with spare outputs
+    expect 0 '' train --model 'lenet classes=12' --data digits,count=200 --epochs 1 --out l12.onnx --quiet
+    expect 0 '' train --model l12.onnx --data digits,count=200 --epochs 1 --out l12.onnx --quiet
+    expect 0 'classes=12' info l12.onnx
+    # a file that does not name its net
+    if command -v python3 >/dev/null; then
+        python3 - <<'PYTHON'
+data = open('digits.onnx', 'rb').read()
+open('graph.onnx', 'wb').write(data.replace(b'gradus.model', b'gradus.mobel'))
+PYTHON
+        expect 1 'has 10 outputs, and the data have 2 classes; a new last layer needs a file that names' \
+            train --model graph.onnx --data image_folder:images,channels=1 --epochs 1
+        expect 0 '' train --model graph.onnx --data digits,count=100 --steps 1 --quiet
+    fi
+    ;;
+tables)
+    printf 'size,city,rooms,price\n' >t.csv
+    i=0
+    while [ $i -lt 60 ]; do
+        [ $((i % 3)) -eq 0 ] && city=Ulm || city=Bern
+        echo "$i,$city,$((i * i % 7)),$((2 * i + i % 7))" >>t.csv
+        i=$((i + 1))
+    done
+    cut -d, -f1-3 t.csv >rows.csv
+    expect 0 'predict p.onnx ROWS.csv' train --model mlp --data csv:t.csv,target=price,standardize=true \
+        --epochs 30 --lr 0.02 --out p.onnx --seed 1
+    expect 0 '^prediction$' predict p.onnx rows.csv
+    mv out from_rows
+    [ "$(wc -l <from_rows)" -eq 61 ] || { echo 'a row is missing'; failures=$((failures + 1)); }
+    expect 0 '' predict p.onnx t.csv # the target is ignored
+    cmp out from_rows || failures=$((failures + 1))
+    # one row is converted as in the training: its prediction is the same alone
+    { sed -n 1p rows.csv; sed -n 31p rows.csv; } >one.csv
+    expect 0 '' predict p.onnx one.csv
+    [ "$(sed -n 2p out | cut -c1-5)" = "$(sed -n 31p from_rows | cut -c1-5)" ] ||
+        { echo 'a row alone has another prediction'; failures=$((failures + 1)); }
+    awk -F, 'NR > 1 { print $3 "," $1 "," $2 }' rows.csv | sed '1i rooms,size,city' >moved.csv
+    expect 0 '' predict p.onnx moved.csv # columns in another order
+    cmp out from_rows || failures=$((failures + 1))
+    expect 0 '"values":' predict p.onnx rows.csv --json
+    check_json
+    printf 'sise,city\n1,Ulm\n' >wrong.csv
+    expect 1 "has no columns 'size', 'rooms'; it has sise, city (unknown: 'sise')" predict p.onnx wrong.csv
+    printf 'size,city,rooms,floor\n1,Ulm,2,3\n' >more.csv
+    expect 0 "more.csv: column 'floor' is not used" predict p.onnx more.csv
+    printf 'size,city,rooms\n1,Rome,2\n' >new.csv
+    expect 1 "line 2, column 2 (city): 'Rome' is a category that the training table does not have" predict p.onnx new.csv
+    # part of the table: evaluated with the statistics of the training
+    sed -n 1,21p t.csv >part.csv
+    expect 0 'mae' eval p.onnx --data csv:part.csv
+    expect 1 'no targets' eval p.onnx --data csv:rows.csv
+    # classes
+    expect 0 '' train --model mlp --data csv:t.csv,target=city,standardize=true --epochs 3 --out c.onnx --quiet
+    cut -d, -f1,3,4 t.csv >c.csv
+    expect 0 '^prediction,probability$' predict c.onnx c.csv
+    grep -q '^Bern,0\.' out || { echo 'no class is predicted'; failures=$((failures + 1)); }
+    expect 0 '"class":"Bern"' predict c.onnx c.csv --json
+    check_json
+    printf 'x;y\n1,5;2\n2,5;3\n3,5;4\n' >comma.csv
+    expect 1 "column 1 (x): '1,5' looks like a number with a decimal comma" \
+        train --model mlp --data 'csv:comma.csv,separator=;,target=y'
+    expect 0 '' train --model mlp --data 'csv:comma.csv,separator=;,decimal=comma,target=y' --epochs 1 --split 0 \
+        --quiet --out comma.onnx
+    expect 0 '^prediction$' predict comma.onnx comma.csv
+    ;;
+texts)
+    i=0
+    while [ $i -lt 60 ]; do
+        printf 'to be or not to be that is the question '
+        i=$((i + 1))
+    done >t.txt
+    for model in 'gpt layers=1 width=16 heads=2 context=16' 'char_lstm hidden=16 embedding=8 layers=1'; do
+        expect 0 'predict m.onnx --text TEXT' train --model "$model" --data text:t.txt,length=16 --epochs 3 --lr 0.01 \
+            --out m.onnx
+        expect 0 '^accuracy' eval m.onnx --data text:t.txt,length=16
+        expect 0 '' predict m.onnx --text 'to be' --length 40
+        [ "$(cut -c1-5 out)" = 'to be' ] && [ "$(wc -c <out)" -eq 46 ] ||
+            { echo 'the text is not continued'; cat out; failures=$((failures + 1)); }
+        mv out first
+        expect 0 '' predict m.onnx --text 'to be' --length 40
+        cmp out first || failures=$((failures + 1)) # the same seed
+        expect 0 '"text":"to be' predict m.onnx --text 'to be' --temperature 0 --json
+        check_json
+        expect 0 '' predict m.onnx --text '' --length 5
+    done
+    # a text with fewer characters has other numbers for them
+    printf 'to be or not to be to be or not to be to be or not to be' >part.txt
+    expect 0 '^loss' eval m.onnx --data text:part.txt,length=16
+    printf 'Zorro and Zorro and Zorro and Zorro' >other.txt
+    expect 1 "which m.onnx does not know" eval m.onnx --data text:other.txt,length=16
+    expect 1 "has not seen 'Z'" predict m.onnx --text 'Zorro'
+    expect 2 'text TEXT lets it continue' predict m.onnx
+    expect 2 'it takes no files' predict m.onnx t.txt
+    ;;
+resume)
+    run="train --model mlp --data digits,count=300 --seed 1 --checkpoints run"
+    expect 0 '' $run --epochs 1 --lr 0.003 --quiet
+    expect 0 'resuming from step' $run --epochs 2 --lr 0.003 --resume
+    [ "$(grep -c 'resum' err)" -eq 1 ] || { echo 'resuming is said twice'; cat err; failures=$((failures + 1)); }
+    expect 0 "lr was '0.003', and now it is '0.0001'; the run continues with the rate of its checkpoint" \
+        $run --epochs 3 --lr 0.0001 --resume --log log.csv
+    [ "$(tail -1 log.csv | cut -d, -f7)" = 0.003 ] || { echo 'the rate changed'; cat log.csv; failures=$((failures + 1)); }
+    expect 1 "transform was not given, and now it is 'normalize mean=5 std=9'" \
+        $run --epochs 4 --resume --transform 'normalize mean=5 std=9'
+    expect 1 "augment was not given" $run --epochs 4 --resume --augment flip
+    expect 1 "batch was '64', and now it is '32'" $run --epochs 4 --resume --batch 32
+    expect 1 "schedule was not given, and now it is 'cosine steps=" $run --epochs 4 --resume --schedule cosine
+    expect 1 "optimizer was 'adamw', and now it is 'sgd'" $run --epochs 4 --resume --optimizer sgd
+    expect 1 "model was 'mlp outputs=10', and now" $run --model lenet --epochs 4 --resume
+    expect 1 "data was 'digits,count=300', and now it is 'digits,count=300,seed=3'" \
+        $run --data digits,count=300,seed=3 --epochs 4 --resume
+    expect 0 'the run continues with the same samples' $run --data digits,seed=0,count=300 --epochs 4 --resume
+    # a file that has changed in place, and one that was moved
+    printf 'x,y\n' >d.csv
+    i=0
+    while [ $i -lt 40 ]; do echo "$i,$((3 * i))" >>d.csv && i=$((i + 1)); done
+    run="train --model mlp --checkpoints table --resume"
+    expect 0 '' $run --data csv:d.csv,target=y --epochs 1 --quiet
+    cp d.csv e.csv
+    expect 0 'the same samples' $run --data csv:e.csv,target=y --epochs 2
+    sed -i 's/^0,0$/0,1/' e.csv
+    expect 1 'the data was' $run --data csv:e.csv,target=y --epochs 3
     ;;
 look)
     expect 0 '61,706 parameters' summary lenet
@@ -92,6 +284,19 @@ look)
     expect 0 '' ops --kernels --json
     check_json
     expect 1 "no kernels for 'abacus'" ops --device abacus
+    # all kernels of one op, for each kind of device, in the order in which they are tried
+    expect 0 '^on cpu: kernel$' ops --kernels conv2d
+    [ "$(sed -n 's/^  \([a-z]*\)  *rank \([0-9]*\), .*/\1 \2/p' out | head -n 4 | tr '\n' ' ')" = \
+        'direct 30 winograd 20 gemm 10 reference 0 ' ] && grep -q '^  gemm  *rank 10, f16 bf16 f32 f64, wide$' out &&
+        grep -q 'A product of matrices' out || { echo 'ops --kernels conv2d: not the kernels of conv2d'; failures=$((failures + 1)); }
+    expect 0 '^  compiled  *rank 10, any dtype$' ops --kernels tanh
+    expect 0 '^on cpu: body$' ops --kernels zeros
+    expect 0 '"name":"gemm","rank":10,"dtypes":"f16 bf16 f32 f64","words":"wide"' ops --kernels conv2d --json
+    check_json
+    expect 0 '^on cpu' ops --kernels conv2d --device cpu
+    expect 1 "no kernels for 'abacus'" ops --kernels conv2d --device abacus
+    expect 2 "there is no op 'conv2'; did you mean conv2d?" ops --kernels conv2
+    expect 2 "there is no op 'no_such_op'\$" ops --kernels no_such_op
     expect 0 'instruction set' info
     expect 0 '' info --json
     check_json
@@ -107,7 +312,7 @@ train)
     check_json
     expect 0 'convnet' info m.onnx
     expect 0 'parameters' summary m.onnx
-    expect 0 'resumed from step' train --model convnet --data digits,count=1500 --epochs 3 --lr 0.003 --seed 1 \
+    expect 0 'resuming from step' train --model convnet --data digits,count=1500 --epochs 3 --lr 0.003 --seed 1 \
         --augment 'crop size=28 padding=1' --schedule "cosine steps=44" --out m3.onnx --checkpoints run --resume --patience 9
     expect 0 '' train --model m.onnx --data digits,count=500,seed=3 --epochs 1 --out tuned.onnx --json --quiet
     check_json

@@ -328,6 +328,21 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
 
 enum { LONG_SUM = 512 }; /* sums of more terms need a workspace */
 
+/* The only algorithm is number 7, with tile 15 (64x64). */
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t name,
+                                                    void *value, size_t bytes, size_t *written) {
+    if (((const algorithm *)algo)->magic != ALGORITHM_MAGIC || bytes != 4)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const int32_t number = name == CUBLASLT_ALGO_CONFIG_ID           ? 7
+                           : name == CUBLASLT_ALGO_CONFIG_TILE_ID    ? CUBLASLT_MATMUL_TILE_64x64
+                           : name == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? 1
+                                                                     : -1;
+    memcpy(value, &number, sizeof number);
+    *written = sizeof number;
+    return number < 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t op,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

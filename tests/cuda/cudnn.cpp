@@ -2,7 +2,7 @@
  *
  * Operation graphs of convolutions, matrix products, pointwise operations and reductions run on the
  * streams of the emulated driver, with numbers in double. Other operations are not supported.
- * Heuristics propose two engines: the first is marked as nondeterministic and computes NaN, so a
+ * Heuristics propose engines 1 and 2: the first is marked as nondeterministic and computes NaN, so a
  * caller that ignores the notes of engines gets wrong results. Both need a workspace.
  */
 #include <cudnn.h>
@@ -340,6 +340,12 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t handle,
         const cudnnBackendNumericalNote_t note = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
         *count = d->nondeterministic;
         if (*count && most > 0) memcpy(values, &note, sizeof note);
+        return CUDNN_STATUS_SUCCESS;
+    }
+    if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX) {
+        const int64_t number = d->nondeterministic ? 1 : 2;
+        *count = 1;
+        memcpy(values, &number, sizeof number);
         return CUDNN_STATUS_SUCCESS;
     }
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {

@@ -84,10 +84,14 @@ void report_skip(const char *reason) {
     reasons[n_reasons++].count = 1;
 }
 
-bool test_full(void) {
-    const char *full = getenv("GRADUS_TEST_FULL");
-    return full && *full && strcmp(full, "0") != 0;
+static bool is_set(const char *name) {
+    const char *value = getenv(name);
+    return value && *value && strcmp(value, "0") != 0;
 }
+
+bool test_full(void) { return is_set("GRADUS_TEST_FULL"); }
+
+bool test_quick(void) { return is_set("GRADUS_TEST_QUICK") && !test_full() && !only_op; }
 
 bool test_on_device(void) { return gd_default_device() != gd_device_get("cpu"); }
 

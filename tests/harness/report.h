@@ -28,6 +28,8 @@ void report_crashes(void);
 
 /* Whether GRADUS_TEST_FULL=1 is set: nothing is sampled. */
 bool test_full(void);
+/* Whether GRADUS_TEST_QUICK=1 is set: suites run a smaller sample. False with --op. */
+bool test_quick(void);
 /* Whether a case belongs to the sample of one in n. Always true with --op or GRADUS_TEST_FULL=1. */
 bool test_sampled(const test_case *c, int n);
 /* Whether the default device is not the CPU. Suites of many small calls run only a sample there. */

@@ -86,6 +86,66 @@ static() {
     ./consumer || fail "the program did not pass"
 }
 
+# A program without any shared library, which needs what the libraries of images need themselves.
+static_all() {
+    require pkg-config
+    unless_sanitized
+    fresh_work
+    echo 'int main(void) { return 0; }' >empty.c
+    $CC -static empty.c -lm -o empty 2>/dev/null || { say "skipped: no static C library"; exit 77; }
+    # shellcheck disable=SC2046
+    $CC -std=gnu11 -static "$here/images.c" $(pc --cflags --static --libs) -o images 2>log ||
+        { cat log; fail "the program does not link"; }
+    ./images || fail "the program did not pass"
+}
+
+# The headers give no warning, also under -Wpedantic ...
+pedantic() {
+    compiler=$1
+    require "$compiler"
+    require pkg-config
+    fresh_work
+    # shellcheck disable=SC2046,SC2086
+    "$compiler" -std=c11 $warnings -Wpedantic $2 -fsyntax-only "$here/consumer.c" $(pc --cflags)
+    # ... and hide none about the arguments of a program
+    count=$(grep -c 'WARNING ==' "$here/warnings.c")
+    i=0
+    while [ "$i" -lt "$count" ]; do
+        # shellcheck disable=SC2046,SC2086
+        if "$compiler" -std=gnu11 $warnings -Wconversion -DWARNING="$i" -fsyntax-only "$here/warnings.c" \
+            $(pc --cflags) 2>log; then warned=no; else warned=yes; fi
+        [ "$i" -ne 0 ] || [ "$warned" = no ] || { cat log; fail "a warning about right code"; }
+        [ "$i" -eq 0 ] || grep -q 'warnings.c' log || fail "no warning about WARNING=$i"
+        i=$((i + 1))
+    done
+}
+
+# Calls that a compiler must reject, without any flag for warnings.
+mistakes() {
+    compiler=$1
+    require "$compiler"
+    require pkg-config
+    fresh_work
+    count=$(grep -c 'MISTAKE ==' "$here/mistakes.c")
+    # shellcheck disable=SC2046,SC2086
+    "$compiler" $2 $warnings -DMISTAKE=0 -fsyntax-only "$here/mistakes.c" $(pc --cflags) ||
+        fail "the right calls do not compile"
+    i=1
+    while [ "$i" -le "$count" ]; do
+        # shellcheck disable=SC2046,SC2086
+        if "$compiler" $2 -DMISTAKE="$i" -fsyntax-only "$here/mistakes.c" $(pc --cflags) 2>log; then
+            fail "MISTAKE=$i compiles"
+        fi
+        i=$((i + 1))
+    done
+    # the messages name the mistake
+    # shellcheck disable=SC2046,SC2086
+    for word in "1:$3" "14:$4"; do
+        "$compiler" $2 -DMISTAKE="${word%%:*}" -fsyntax-only "$here/mistakes.c" $(pc --cflags) 2>log || true
+        grep -q "${word#*:}" log || { cat log; fail "no '${word#*:}' in the messages"; }
+    done
+}
+
 cmake_package() {
     fresh_work
     cmake -S "$here/package" -B . -DCMAKE_PREFIX_PATH="$PREFIX" -DCMAKE_C_COMPILER="$CC" \
@@ -110,6 +170,23 @@ compiled_by() {
         "$compiler" "$standard" $warnings "$here/$source" $(pc --cflags --libs) -o consumer
         run ./consumer
     fi
+}
+
+# One program can include all headers, in C and in C++; also that of a backend, which defines the types that backend.h
+# leaves to it.
+headers() {
+    require pkg-config
+    fresh_work
+    (cd "$PREFIX/include" && ls gradus/*.h) | sed 's/.*/#include <&>/' >all.h
+    [ "$(wc -l <all.h)" -gt 40 ] || fail "the list of headers looks wrong"
+    left="s/^typedef struct \(gd_[a-z_]*\) .*defined by the backend.*/struct \1 { int x; };/p"
+    sed -n "$left" "$PREFIX/include/gradus/backend.h" >own.h
+    [ "$(wc -l <own.h)" -ge 2 ] || fail "backend.h leaves no types to the backend"
+    cat own.h >>all.h
+    # shellcheck disable=SC2046,SC2086
+    for language in "c -std=gnu11" "c++ -std=c++17"; do
+        $CC $warnings -fsyntax-only $(pc --cflags) -x $language all.h || fail "not together: $language"
+    done
 }
 
 # A library with a sanitizer must be linked, not opened: the sanitizer's runtime has to load first.
@@ -169,7 +246,14 @@ backend() {
 
 case $what in
 prefix) install_prefix ;;
-soname | symbols | pkgconfig | static) "$what" ;;
+soname | symbols | headers | pkgconfig | static) "$what" ;;
+static-all) static_all ;;
+pedantic-gcc) pedantic gcc "" ;;
+pedantic-clang) pedantic clang -Wno-gnu-zero-variadic-macro-arguments ;;
+mistakes-gcc) mistakes gcc -std=gnu11 "positional initialization" _Generic ;;
+mistakes-clang) mistakes clang -std=gnu11 options_are_given_by_name "controlling expression" ;;
+mistakes-g++) mistakes g++ "-std=c++20 -x c++" options_are_given_by_name "a gd_tensor \* or a number" ;;
+mistakes-clang++) mistakes clang++ "-std=c++20 -x c++" options_are_given_by_name "a gd_tensor \* or a number" ;;
 cmake) cmake_package ;;
 backend) backend ;;
 no-build-paths) no_build_paths ;;

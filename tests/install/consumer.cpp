@@ -47,8 +47,19 @@ static bool devices() {
     return named && given && gd_set_default_device(nullptr) == GD_OK && !gd_failed();
 }
 
+// Numbers as operands.
+static bool numbers() {
+    gd_tensor *n = gd_cast(gd_arange(0, 4), GD_I64);
+    const bool dtypes = gd_tensor_dtype(gd_mul(n, 2)) == GD_I64 &&
+                        gd_tensor_dtype(gd_mul(0.5f, n)) == GD_F32 &&
+                        gd_tensor_dtype(gd_add(gd_cast(n, GD_F16), 0.5)) == GD_F16;
+    return dtypes && gd_item(gd_sum(gd_where(gd_gt(n, 1), n, 0))) == 5 &&
+           gd_item(gd_sum(gd_add_(n, 1u))) == 10 && gd_item(gd_lerp(gd_scalar(2), 4, 0.5)) == 3;
+}
+
 int main() {
     GD_SCOPE;
+    if (!numbers()) return 1;
     const float values[] = {-2, -1, 0, 1, 2, 3};
     gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(2, 3), GD_F32, values));
 #if __cplusplus >= 202002L

@@ -1,8 +1,10 @@
 /* coverage.c - every op of the table has cases, documentation, and a gradient check. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "backend/test/device.h"
 #include "core/alloc.h"
 #include "dispatch/op.h"
 #include "format/file.h"
@@ -94,6 +96,41 @@ static void check_bodies_end(const test_cases *cases) {
     gd_set_op_bodies(false);
 }
 
+/* --- samples ----------------------------------------------------------------------------------- */
+
+static bool *runs; /* of each block: a variant of it was chosen */
+static const test_cases *all;
+
+static void note_block(const test_case *c, gd_dtype dtype) {
+    (void)dtype;
+    runs[c->block - all->blocks] = true;
+}
+
+/* Each form of a test run keeps a variant of each op in one of a suite's turns. */
+static void check_samples(const test_cases *cases, gd_device *device, const char *quick) {
+    gd_device *before = gd_default_device();
+    const char *given = getenv("GRADUS_TEST_QUICK");
+    char *kept = given ? strdup(given) : NULL;
+    all = cases;
+    runs = calloc((size_t)cases->n_blocks, sizeof *runs);
+    gd_set_default_device(device);
+    setenv("GRADUS_TEST_QUICK", quick, 1);
+    for (sampling s = {.share = 5, .turns = 7}; runs && s.turn < s.turns; s.turn++)
+        each_variant_in_turn(cases, ~0u, s, note_block);
+    for (int b = 0; runs && b < cases->n_blocks; b++) {
+        const test_block *block = &cases->blocks[b];
+        if (runs[b] || block->n_cases == 0) report_pass();
+        else
+            report_fail(&block->cases[0], GD_DTYPE_NONE, "no case of %s runs on %s, quick=%s",
+                        gd_op_name(block->op), gd_device_name(device), quick);
+    }
+    if (kept) setenv("GRADUS_TEST_QUICK", kept, 1);
+    else unsetenv("GRADUS_TEST_QUICK");
+    gd_set_default_device(before);
+    free(kept);
+    free(runs);
+}
+
 /* The cases of an op are in the file that has the name of its family. */
 static void check_families(const test_cases *cases) {
     for (int b = 0; b < cases->n_blocks; b++) {
@@ -142,6 +179,10 @@ void suite_coverage(const test_cases *cases) {
         else report_pass();
         if (!*gd_op_doc(op))
             report_fail(NULL, GD_DTYPE_NONE, "%s has no documentation", gd_op_name(op));
+    }
+    for (int quick = 0; quick < 2; quick++) {
+        check_samples(cases, gd_device_get("cpu"), quick ? "1" : "0");
+        check_samples(cases, gd_test_device(), quick ? "1" : "0");
     }
     check_families(cases);
     check_onnx_page();

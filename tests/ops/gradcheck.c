@@ -32,10 +32,22 @@ static gd_tensor *call_op(gd_tensors inputs, void *user) {
     return sum ? sum : gd_failed() ? gd_detach(NULL) : gd_full(gd_dims(), 0.0, .dtype = GD_F64);
 }
 
+static int64_t input_elements(const test_case *c) {
+    int64_t elements = 0;
+    for (int i = 0; i < case_tensor_count(c); i++) {
+        const char *name;
+        int item;
+        const case_item *x = case_item_at(c, i, &name, &item);
+        int64_t n = x != NULL;
+        for (int k = 0; x && k < x->dims.rank; k++) n *= x->dims.at[k];
+        elements += n;
+    }
+    return elements;
+}
+
 /* Why the case cannot be checked; NULL: it can. */
 static const char *skip_reason(const test_case *c) {
     const char *why;
-    int64_t elements = 0;
     bool any = false;
     if (!case_has_gradient(c, GD_F64, &why)) return why;
     if (c->flexible && !(c->block->dtypes >> GD_F64 & 1)) return "not for f64";
@@ -48,12 +60,10 @@ static const char *skip_reason(const test_case *c) {
         any |= checked;
         if (checked && x->kind == KIND_SPECIAL) return "special values";
         if (checked && x->kind == KIND_TIES) return "ties";
-        int64_t n = 1;
-        for (int k = 0; k < x->dims.rank; k++) n *= x->dims.at[k];
-        elements += n;
     }
     if (!any) return "no f64 input";
-    if (elements > LARGE && !test_full() && !only_op) return "large (GRADUS_TEST_FULL=1 runs it)";
+    if (input_elements(c) > LARGE && !test_full() && !only_op)
+        return "large (GRADUS_TEST_FULL=1 runs it)";
     return NULL;
 }
 
@@ -104,11 +114,26 @@ static void check_case(const test_case *c) {
     else report_fail(c, GD_F64, "%s", gd_error_message());
 }
 
+/* The case of a block with the fewest input elements whose gradients are checked; NULL: none. */
+static const test_case *smallest_case(const test_block *b) {
+    const test_case *smallest = NULL;
+    for (int k = 0; k < b->n_cases; k++)
+        if (!skip_reason(&b->cases[k]) &&
+            (!smallest || input_elements(&b->cases[k]) < input_elements(smallest)))
+            smallest = &b->cases[k];
+    return smallest;
+}
+
+/* The quick form checks one case of each op on devices. */
 void suite_gradcheck(const test_cases *cases) {
-    for (int b = 0; b < cases->n_blocks; b++)
-        for (int k = 0; k < cases->blocks[b].n_cases; k++) {
-            const char *why = skip_reason(&cases->blocks[b].cases[k]);
+    for (int b = 0; b < cases->n_blocks; b++) {
+        const test_block *block = &cases->blocks[b];
+        const test_case *only = test_quick() && test_on_device() ? smallest_case(block) : NULL;
+        for (int k = 0; k < block->n_cases; k++) {
+            const char *why = skip_reason(&block->cases[k]);
+            if (only && only != &block->cases[k]) continue;
             if (why) report_skip(why);
-            else check_case(&cases->blocks[b].cases[k]);
+            else check_case(&block->cases[k]);
         }
+    }
 }

@@ -11,7 +11,6 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
     run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
     s.second = s.gradients && !mode->first_only && (dtype == GD_F32 || dtype == GD_F64) &&
                !c->block->nosecond && !c->nosecond;
-    if (test_on_device() && !test_sampled(c, 5)) return;
     if (mode->available && !mode->available(c, &why_not)) {
         report_skip(why_not);
         return;
@@ -30,10 +29,12 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
 }
 
 void suite_modes(const test_cases *cases) {
-    for (int m = 1; modes[m]; m++) {
-        mode = modes[m];
-        each_variant(cases,
-                     1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64 | 1u << GD_BOOL,
-                     check_variant);
+    sampling s = {.share = 5};
+    while (modes[1 + s.turns]) s.turns++;
+    for (; s.turn < s.turns; s.turn++) {
+        mode = modes[1 + s.turn];
+        each_variant_in_turn(
+            cases, 1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64 | 1u << GD_BOOL, s,
+            check_variant);
     }
 }

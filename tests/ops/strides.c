@@ -39,13 +39,13 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
     const char *no_grad;
     bool gradients = case_has_gradient(c, dtype, &no_grad);
     int n = case_tensor_count(c);
-    if (test_on_device() && !test_sampled(c, 5)) return;
     for (int kind = LAYOUT_COLUMNS; kind < LAYOUT_COUNT; kind++)
         for (int i = n > 1 ? -1 : 0; i < n; i++)
             compare_layout(c, dtype, i, (layout)kind, gradients);
 }
 
 void suite_strides(const test_cases *cases) {
-    each_variant(cases, 1u << GD_F32 | 1u << GD_F16 | 1u << GD_I64 | 1u << GD_U8 | 1u << GD_BOOL,
-                 check_variant);
+    each_variant_in_turn(cases,
+                         1u << GD_F32 | 1u << GD_F16 | 1u << GD_I64 | 1u << GD_U8 | 1u << GD_BOOL,
+                         (sampling){.share = 5, .turns = 1}, check_variant);
 }

@@ -31,8 +31,17 @@ void suite_coverage(const test_cases *cases);
 void check_onnx_page(void);
 
 /* Calls fn for each case and each dtype of its block that is in `mask`. For a case that gives the
- * dtypes of all inputs, calls it once with GD_DTYPE_NONE. */
+ * dtypes of all inputs, calls it once with GD_DTYPE_NONE. In the quick form of a test run, only for
+ * a sample, which has a variant of each op. */
 void each_variant(const test_cases *cases, unsigned mask,
                   void (*fn)(const test_case *c, gd_dtype dtype));
+
+/* The same for a suite that runs one variant in `share` on devices, and of each op at least one: an
+ * op of which the sample has none keeps it in one of the `turns` in which the suite calls this. */
+typedef struct sampling {
+    int share, turn, turns;
+} sampling;
+void each_variant_in_turn(const test_cases *cases, unsigned mask, sampling s,
+                          void (*fn)(const test_case *c, gd_dtype dtype));
 
 #endif

@@ -8,7 +8,8 @@
  *     test_ops --list                         the suites and the promise of each
  *     test_ops --dump --family reduce         the cases and their data, for tests/golden/make.py
  *
- * GRADUS_TEST_FULL=1 also runs the cases that suites skip as large or sample.
+ * GRADUS_TEST_FULL=1 also runs the cases that suites skip as large or sample, and
+ * GRADUS_TEST_QUICK=1 a smaller sample (variants.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,17 +51,6 @@ static const suite suites[] = {
     {"coverage", "every op has cases, every gradient is checked", suite_coverage, true},
     {NULL, NULL, NULL, false},
 };
-
-void each_variant(const test_cases *cases, unsigned mask,
-                  void (*fn)(const test_case *c, gd_dtype dtype)) {
-    for (int b = 0; b < cases->n_blocks; b++)
-        for (int k = 0; k < cases->blocks[b].n_cases; k++) {
-            const test_case *c = &cases->blocks[b].cases[k];
-            if (!c->flexible) fn(c, GD_DTYPE_NONE);
-            for (int d = GD_DTYPE_COUNT; d-- > 1 && c->flexible;)
-                if (c->block->dtypes & mask & 1u << d) fn(c, (gd_dtype)d);
-        }
-}
 
 static int run_suite(const suite *s, const test_cases *cases) {
     struct timespec from, to;

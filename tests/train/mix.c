@@ -12,19 +12,20 @@
 typedef struct open_file {
     gd_file_reader *reader;
     gd_safetensors header;
-    const uint8_t *data;
+    uint8_t *data; /* free() */
 } open_file;
 
 static bool open_safetensors(open_file *s, const char *path) {
     *s = (open_file){0};
     return gd_file_reader_open(&s->reader, path) == GD_OK &&
            gd_safetensors_read(&s->header, s->reader) == GD_OK &&
-           gd_file_reader_map(s->reader, &s->data) == GD_OK;
+           (s->data = file_read(path, NULL)) != NULL;
 }
 
 static void close_safetensors(open_file *s) {
     gd_safetensors_free(&s->header);
     gd_file_reader_close(s->reader);
+    free(s->data);
 }
 
 static bool belongs_to_part(const char *name, const char *part) {

@@ -60,8 +60,7 @@ static const option *find_option(const option *o, const char *name, size_t lengt
     return NULL;
 }
 
-/* The edit distance of the first n characters of a and b, for suggestions. */
-static int edit_distance(const char *a, const char *b, size_t n) {
+int edit_distance(const char *a, const char *b, size_t n) {
     int row[64], m = (int)strlen(b);
     if (m > 62 || n > 62) return 99;
     for (int j = 0; j <= m; j++) row[j] = j;
@@ -82,7 +81,7 @@ static int edit_distance(const char *a, const char *b, size_t n) {
 const char *nearest_option(const command *c, const char *name, size_t length) {
     const option *lists[] = {c->options, common_options};
     const char *best = NULL;
-    int least = 4;
+    int least = MAX_EDITS + 1;
     for (int k = 0; k < 2; k++)
         for (const option *o = lists[k]; o && o->name; o++) {
             if (o->type == HEADING) continue;
@@ -90,6 +89,17 @@ const char *nearest_option(const command *c, const char *name, size_t length) {
             if (d < least) best = o->name, least = d;
         }
     return best;
+}
+
+/* Whether a number is in the range that the help begins with: "in (0, inf): learning rate". */
+static bool check_range(const command *c, const option *o, double x, const char *text) {
+    char *end;
+    if (strncmp(o->help, "in ", 3) != 0) return true;
+    const char *range = o->help + 3;
+    const double low = strtod(range + 1, &end), high = strtod(end + 1, &end);
+    if ((*range == '[' ? x >= low : x > low) && (*end == ']' ? x <= high : x < high)) return true;
+    usage_error(c, "--%s is %s; it must be in %.*s", o->name, text, (int)(end + 1 - range), range);
+    return false;
 }
 
 static bool read_value(const command *c, const option *o, const char *text) {
@@ -101,13 +111,13 @@ static bool read_value(const command *c, const option *o, const char *text) {
         const long long n = strtoll(text, &end, 10);
         if (!*text || *end || errno) break;
         *(int64_t *)o->into = n;
-        return true;
+        return check_range(c, o, (double)n, text);
     }
     case NUMBER: {
         const double x = strtod(text, &end);
         if (!*text || *end || errno || !isfinite(x)) break;
         *(double *)o->into = x;
-        return true;
+        return check_range(c, o, x, text);
     }
     default: break;
     }

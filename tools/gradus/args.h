@@ -4,13 +4,14 @@
  *     static int64_t epochs = 5;
  *     static const option options[] = {
  *         {"out", TEXT, &out, "FILE", "file of the saved model"},
- *         {"epochs", INTEGER, &epochs, "N", "passes over all samples"},
+ *         {"epochs", INTEGER, &epochs, "N", "in [1, inf): passes over all samples"},
  *         {0}};
  */
 #ifndef GRADUS_TOOLS_GRADUS_ARGS_H
 #define GRADUS_TOOLS_GRADUS_ARGS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum option_type { HEADING, TEXT, INTEGER, NUMBER, FLAG } option_type;
@@ -20,7 +21,7 @@ typedef struct option {
     option_type type;
     void *into;        /* const char **, int64_t *, double *, bool * */
     const char *value; /* placeholder of its value in the help: "FILE" */
-    const char *help;
+    const char *help;  /* that of a number may begin with its range, as in records */
 } option;
 
 enum { MAX_WORDS = 64 }; /* arguments that are not options */
@@ -47,6 +48,11 @@ void print_help(const command *c);
 
 /* Prints an error to stderr, and returns USAGE. */
 int usage_error(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The edit distance of the first n characters of a and b, for suggestions; those of names with more
+ * than MAX_EDITS are none. */
+int edit_distance(const char *a, const char *b, size_t n);
+enum { MAX_EDITS = 3 };
 
 /* Options of all commands (main.c). */
 extern const option common_options[];

@@ -4,8 +4,6 @@
 
 #include "tool.h"
 
-enum { MAX_OPTIONS = 6000 }; /* bytes */
-
 static const gd_op_attr *find_option(const gd_op *record, const char *name) {
     for (int i = 0; i < gd_op_attr_count(record); i++)
         if (strcmp(gd_op_attr_at(record, i)->name, name) == 0) return gd_op_attr_at(record, i);
@@ -21,60 +19,118 @@ static const gd_op_attr *path_option(const gd_op *record) {
     return NULL;
 }
 
-/* Appends name='value' to the options. */
-static void add_option(char *text, size_t size, const char *name, const char *value,
-                       size_t length) {
-    size_t n = strlen(text);
-    n += (size_t)snprintf(text + n, size - n, "%s%s='", n ? " " : "", name);
-    for (size_t i = 0; i < length && n + 4 < size; i++) {
-        if (value[i] == '\'') text[n++] = '\'';
-        text[n++] = value[i];
-    }
-    if (n + 2 < size) text[n++] = '\'';
-    text[n < size ? n : size - 1] = '\0';
+/* --- specifications --------------------------------------------------------------------------- */
+
+/* "KIND:PATH,name=value" as it is read. */
+typedef struct reader {
+    const char *spec, *at;
+    char *value; /* with room for any value of the specification */
+    FILE *text;  /* the options of the record, "path='a.csv' target='y'" */
+} reader;
+
+static bool fail_spec(const reader *r, const char *what) {
+    fprintf(stderr, "gradus: --data %s: %s\n", r->spec, what);
+    return false;
 }
 
-static gd_dataset *fail_data(const char *what, const char *spec) {
-    fprintf(stderr, "gradus: --data %s: %s\n", spec, what);
-    return NULL;
+/* Reads a value up to the next comma, or in single quotes, in which '' is a quote. */
+static bool read_item(reader *r) {
+    char *to = r->value;
+    if (*r->at != '\'') {
+        while (*r->at && *r->at != ',') *to++ = *r->at++;
+        *to = '\0';
+        return true;
+    }
+    for (r->at++; *r->at; r->at++) {
+        if (*r->at == '\'' && *++r->at != '\'') {
+            *to = '\0';
+            return !*r->at || *r->at == ',' ||
+                   fail_spec(r, "there is text after a quoted value; a quote in it is written ''");
+        }
+        *to++ = *r->at;
+    }
+    return fail_spec(r, "a quote is not closed");
+}
+
+/* Appends name='value' to the options. */
+static void put_option(reader *r, const char *name, const char *value) {
+    fprintf(r->text, " %s='", name);
+    for (; *value; value++) fprintf(r->text, *value == '\'' ? "''" : "%c", *value);
+    fputc('\'', r->text);
+}
+
+static bool read_path(reader *r, const gd_op *record) {
+    const gd_op_attr *path = path_option(record);
+    if (*r->at != ':') return !path || fail_spec(r, "it needs a path, as in KIND:PATH");
+    r->at++;
+    if (*r->at && *r->at != ',' && !path) return fail_spec(r, "this kind takes no path");
+    if (!read_item(r)) return false;
+    if (*r->value) put_option(r, path->name, r->value);
+    return true;
+}
+
+/* What the user may give, and this program gives otherwise. */
+typedef struct given {
+    bool part, like;
+} given;
+
+/* Columns and types of a table with a layout are those of the layout. */
+static bool read_options(reader *r, bool layout, given *g) {
+    while (*r->at == ',') {
+        const char *name = ++r->at;
+        const size_t n = strcspn(name, "=,");
+        char key[64];
+        if (name[n] != '=' || n >= sizeof key)
+            return fail_spec(r,
+                             "options are written ,name=value; a path or a value with a comma is "
+                             "written in quotes: csv:'a,b.csv',target=y");
+        snprintf(key, sizeof key, "%.*s", (int)n, name);
+        r->at = name + n + 1;
+        if (!read_item(r)) return false;
+        g->part |= strcmp(key, "part") == 0;
+        g->like |= strcmp(key, "like") == 0 || strcmp(key, "layout") == 0;
+        if (layout && (strcmp(key, "columns") == 0 || strcmp(key, "types") == 0)) continue;
+        put_option(r, key, r->value);
+    }
+    return true;
 }
 
 /* Opens part "train" or "test" if the record has an option for it and the user has not chosen one;
- * *has_parts tells. */
-static gd_dataset *open_dataset(const char *spec, const char *part, bool *has_parts) {
-    char kind[64], text[MAX_OPTIONS] = "";
+ * *has_parts tells. A table is converted by `layout`, if that is not NULL. */
+static gd_dataset *read_dataset(reader *r, const char *kind, const gd_op *record, const char *part,
+                                const char *layout, bool *has_parts) {
+    given g = {.part = false};
+    char *text = NULL;
+    size_t size;
+    gd_dataset *dataset = NULL;
+    if (!find_option(record, "layout")) layout = NULL;
+    if (!(r->text = open_memstream(&text, &size))) return NULL;
+    const bool fine = read_path(r, record) && read_options(r, layout, &g);
+    if (fine && layout && !g.like) put_option(r, "layout", layout);
+    *has_parts = find_option(record, "part") && !g.part;
+    if (*has_parts) put_option(r, "part", part);
+    fclose(r->text);
+    if (fine) dataset = gd_dataset_new(kind, text);
+    free(text);
+    return dataset;
+}
+
+/* NULL: *code is the exit code. */
+static gd_dataset *open_dataset(const char *spec, const char *part, const char *layout,
+                                bool *has_parts, int *code) {
+    char kind[64];
+    bool parts = false;
+    gd_dataset *dataset = NULL;
     const size_t length = strcspn(spec, ":,");
-    if (length >= sizeof kind) return fail_data("the name of the kind is too long", spec);
+    reader r = {.spec = spec, .at = spec + length, .value = malloc(strlen(spec) + 1)};
     snprintf(kind, sizeof kind, "%.*s", (int)length, spec);
     const gd_op *record = gd_record_get("dataset", kind);
-    if (!record) { /* records a failure that lists the kinds */
-        gd_dataset_new(kind, "");
-        return NULL;
-    }
-    const char *at = spec + length;
-    const gd_op_attr *path = path_option(record);
-    if (*at == ':') {
-        const size_t n = strcspn(++at, ",");
-        if (n && !path) return fail_data("this kind takes no path", spec);
-        if (n) add_option(text, sizeof text, path->name, at, n);
-        at += n;
-    } else if (path) return fail_data("it needs a path, as in KIND:PATH", spec);
-    bool part_given = false;
-    while (*at == ',') {
-        const char *name = at + 1;
-        const size_t n = strcspn(name, "=,"), v = name[n] == '=' ? strcspn(name + n + 1, ",") : 0;
-        char key[64];
-        if (name[n] != '=' || n >= sizeof key)
-            return fail_data("options are written ,name=value", spec);
-        snprintf(key, sizeof key, "%.*s", (int)n, name);
-        part_given |= strcmp(key, "part") == 0;
-        add_option(text, sizeof text, key, name + n + 1, v);
-        at = name + n + 1 + v;
-    }
-    const bool parts = find_option(record, "part") && !part_given;
-    if (parts) add_option(text, sizeof text, "part", part, strlen(part));
+    if (!record) gd_dataset_new(kind, ""); /* records a failure that lists the kinds */
+    else if (r.value) dataset = read_dataset(&r, kind, record, part, layout, &parts);
+    free(r.value);
     if (has_parts) *has_parts = parts;
-    return gd_dataset_new(kind, text);
+    if (!dataset) *code = gd_failed() ? failed() : USAGE;
+    return dataset;
 }
 
 /* --- transforms ------------------------------------------------------------------------------- */
@@ -97,7 +153,10 @@ gd_dataset *apply_transforms(gd_dataset *dataset, const char *text) {
     while (dataset && text && *(text += strspn(text, ", "))) {
         char item[1024], *options;
         const size_t length = item_length(text);
-        if (length >= sizeof item) return NULL;
+        if (length >= sizeof item) {
+            gd_transform_new("a transform of more than 1000 characters", "");
+            return NULL;
+        }
         snprintf(item, sizeof item, "%.*s", (int)length, text);
         text += length;
         options = item + strcspn(item, " ");
@@ -111,36 +170,59 @@ gd_dataset *apply_transforms(gd_dataset *dataset, const char *text) {
 /* --- training and test data ------------------------------------------------------------------- */
 
 /* Reads the first sample, for shapes and the kind of target. */
-static gd_status read_sample(data *d) {
+static int read_sample(data *d) {
+    if (gd_dataset_count(d->train) == 0) return fail("--data: there are no samples to train with");
     d->sample = gd_dataset_get(d->train, 0);
-    if (gd_failed()) return gd_error_status();
+    if (gd_failed()) return failed();
     const gd_tensor *target = d->sample.at[d->sample.count - 1];
     d->classes = d->sample.count > 1 && !gd_dtype_is_float(gd_tensor_dtype(target));
+    d->text = d->classes && is_text(d->sample);
     d->n_classes = gd_dataset_class_count(d->train);
-    return GD_OK;
+    return DONE;
 }
 
-gd_status open_data(const char *spec, const char *validation, double split, const char *augment,
-                    const char *transform, uint64_t seed, data *out) {
-    bool parts = false;
-    memset(out, 0, sizeof *out);
-    gd_dataset *train = open_dataset(spec, "train", &parts), *test = NULL;
-    if (!train) return gd_error_status();
-    if (validation) test = open_dataset(validation, "test", NULL);
-    else if (parts) test = open_dataset(spec, "test", NULL);
-    else if (split > 0) {
-        gd_dataset *rest = NULL;
-        gd_dataset_random_split(train, 1 - split, &train, &rest, .seed = seed);
-        test = rest;
+/* The layout of a table, to be freed with free(); NULL: there is none. */
+char *layout_of(gd_dataset *dataset) {
+    const int64_t length = gd_dataset_layout(dataset, NULL, 0);
+    char *text = length >= 0 ? malloc((size_t)length + 1) : NULL;
+    if (text) gd_dataset_layout(dataset, text, (size_t)length + 1);
+    if (gd_failed()) {
+        note("gradus predict will not take rows of this table: %s", gd_error_message());
+        gd_clear_error();
     }
-    if (gd_failed() || (validation && !test)) return gd_error_status();
-    out->train = apply_transforms(apply_transforms(train, augment), transform);
-    out->test = test ? apply_transforms(test, transform) : NULL;
-    if (!out->train || gd_failed()) return gd_error_status();
-    return read_sample(out);
+    return text;
 }
 
-gd_dataset *open_test_data(const char *spec, const char *transform) {
-    gd_dataset *test = open_dataset(spec, "test", NULL);
-    return test ? apply_transforms(test, transform) : NULL;
+/* Splits off samples for validation; none if that would be less than one. */
+static gd_dataset *hold_out(const data_options *o, gd_dataset **train) {
+    gd_dataset *rest = NULL, *all = *train;
+    gd_dataset_random_split(all, 1 - o->split, train, &rest, .seed = o->seed);
+    if (!rest || gd_dataset_count(rest) > 0) return rest;
+    note("%lld samples are too few to hold out %g of them: there is no validation",
+         (long long)gd_dataset_count(all), o->split);
+    return NULL;
+}
+
+int open_data(const data_options *o, data *out) {
+    bool parts = false;
+    int code = FAILED;
+    memset(out, 0, sizeof *out);
+    gd_dataset *train = open_dataset(o->spec, "train", NULL, &parts, &code), *test = NULL;
+    if (!train) return code;
+    if (o->validation) {
+        char *layout = layout_of(train);
+        test = open_dataset(o->validation, "test", layout, NULL, &code);
+        free(layout);
+        if (!test) return code;
+    } else if (parts) {
+        test = open_dataset(o->spec, "test", NULL, NULL, &code);
+        if (!test) return code;
+    } else if (o->split > 0) test = hold_out(o, &train);
+    out->train = apply_transforms(apply_transforms(train, o->augment), o->transform);
+    out->test = test ? apply_transforms(test, o->transform) : NULL;
+    return gd_failed() || !out->train ? failed() : read_sample(out);
+}
+
+gd_dataset *open_test_data(const char *spec, const char *layout, int *code) {
+    return open_dataset(spec, "test", layout, NULL, code);
 }

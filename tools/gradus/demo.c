@@ -15,8 +15,9 @@ static struct {
 
 static const option options[] = {
     {"dir", TEXT, &o.dir, "DIR", "folder for the model and the curves (default digits-demo)"},
-    {"samples", INTEGER, &o.samples, "N", "number of training digits (default 30000)"},
-    {"epochs", INTEGER, &o.epochs, "N", "passes over them (default 5)"},
+    {"samples", INTEGER, &o.samples, "N",
+     "in [100, inf): number of training digits (default 30000)"},
+    {"epochs", INTEGER, &o.epochs, "N", "in [1, inf): passes over them (default 5)"},
     {0}};
 
 enum { TEST_SAMPLES = 2000, SHOWN = 9 };
@@ -88,9 +89,6 @@ static int save_results(gd_module *net, gd_history *h, const data *d, model_info
 static int run_demo(int count, const char **words) {
     (void)words;
     if (count) return usage_error(&demo_command, "it takes no arguments");
-    if (o.samples < 100 || o.epochs < 1)
-        return usage_error(&demo_command,
-                           "--samples must be at least 100, and --epochs at least 1");
     if (mkdir(o.dir, 0777) != 0 && errno != EEXIST) {
         fprintf(stderr, "gradus: cannot create the folder %s\n", o.dir);
         return FAILED;
@@ -108,6 +106,7 @@ static int run_demo(int count, const char **words) {
     d.sample = gd_dataset_get(d.train, 0);
     model_info a;
     gd_module *net = make_model("convnet", &d, &a);
+    if (!net) return FAILED;
     gd_metric *confusion = gd_metric_confusion();
     if (gd_failed()) return failed();
     printf(
@@ -126,7 +125,7 @@ static int run_demo(int count, const char **words) {
     clock_gettime(CLOCK_MONOTONIC, &end);
     putchar('\n');
     gd_evaluate(net, test);
-    show_confusion(gd_metric_value(confusion), NULL);
+    show_confusion(gd_metric_value(confusion), NULL, 0);
     gd_module_eval(net);
     show_predictions(net, d.test);
     describe_data(&a, &d, NULL, "cross_entropy");

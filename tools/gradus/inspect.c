@@ -54,7 +54,7 @@ static int run_summary(int count, const char **words) {
     if (count != 1)
         return usage_error(&summary_command, "it needs one net; there are %d arguments", count);
     gd_module *net = make_model(words[0], NULL, &a);
-    if (!net) return failed();
+    if (!net) return FAILED;
     gd_shape dims;
     if (s.input && !read_sizes(s.input, &dims))
         return usage_error(&summary_command, "--input needs sizes such as 1,3,224,224; it is '%s'",
@@ -226,11 +226,39 @@ static void print_op(const gd_op *op) {
 
 static bool all_kinds;
 static const option ops_options[] = {
-    {"kernels", FLAG, &all_kinds, NULL, "show how each op runs on every kind of device"}, {0}};
+    {"kernels", FLAG, &all_kinds, NULL,
+     "show how each op runs on every kind of device, or all kernels of one op"},
+    {0}};
+
+/* There is no op of this name: names that differ in a few letters. */
+static int fail_without_op(const char *name) {
+    enum { MOST = 4 };
+    const char *near[MOST];
+    char text[200] = "";
+    int n = 0, least = MAX_EDITS;
+    for (int i = 0; i < gd_op_count(); i++) {
+        const char *known = gd_op_name(gd_op_at(i));
+        const int d = edit_distance(name, known, strlen(name));
+        if (d > least || (gd_op_flags(gd_op_at(i)) & (GD_OP_INTERNAL | GD_OP_INPLACE))) continue;
+        if (d < least) n = 0;
+        least = d;
+        if (n < MOST) near[n++] = known;
+    }
+    for (int i = 0; i < n; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s",
+                 i == 0       ? "; did you mean "
+                 : i == n - 1 ? " or "
+                              : ", ",
+                 near[i]);
+    }
+    return usage_error(&ops_command, "there is no op '%s'%s%s", name, text, n ? "?" : "");
+}
 
 static int run_ops(int count, const char **words) {
     const gd_op *one = count ? gd_op_find(words[0]) : NULL;
-    if (count && !one) return usage_error(&ops_command, "there is no op '%s'", words[0]);
+    if (count && !one) return fail_without_op(words[0]);
+    if (one && all_kinds) return list_kernels_of(one, common.device ? device_kind() : NULL);
     if (one && !common.json) {
         print_op(one);
         return DONE;
@@ -261,6 +289,7 @@ const command ops_command = {.name = "ops",
                              .summary = "list ops, their options and their kernels",
                              .options = ops_options,
                              .examples = "  gradus ops conv2d\n  gradus ops --kernels\n"
+                                         "  gradus ops --kernels conv2d\n"
                                          "  gradus ops --device cpu\n",
                              .any_device = true,
                              .run = run_ops};

@@ -1,5 +1,6 @@
 /* main.c - the gradus command: finds the subcommand and applies the common options. */
 #include <locale.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ const option common_options[] = {
     {"device", TEXT, &common.device, "NAME", "device that runs the net (default: cpu)"},
     {"seed", INTEGER, &common.seed, "N", "seed of all random numbers (default 0)"},
     {"threads", INTEGER, &common.threads, "N",
-     "number of CPU threads (default: one for each core)"},
+     "in [1, 256]: number of CPU threads (default: one for each core)"},
     {"json", FLAG, &common.json, NULL, "print results as JSON to stdout"},
     {"quiet", FLAG, &common.quiet, NULL, "show no progress"},
     {"help", FLAG, NULL, NULL, "show this text"},
@@ -41,12 +42,11 @@ void print_wrapped(const char *text, int indent, int width) {
     putchar('\n');
 }
 
-int failed(void) {
-    const char *message = gd_failed() ? gd_error_message() : "unknown failure";
+static int print_failure(const char *message, gd_status status) {
     if (common.json) {
         json_begin(NULL);
         json_text("error", message);
-        json_text("status", gd_status_name(gd_error_status()));
+        json_text("status", gd_status_name(status));
         json_end();
         json_line();
     }
@@ -54,10 +54,36 @@ int failed(void) {
     return FAILED;
 }
 
+int failed(void) {
+    return gd_failed() ? print_failure(gd_error_message(), gd_error_status())
+                       : print_failure("unknown failure", GD_E_STATE);
+}
+
+int fail(const char *format, ...) {
+    char message[2000];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return print_failure(message, GD_E_ARGUMENT);
+}
+
+void note(const char *format, ...) {
+    va_list args;
+    if (common.quiet) return;
+    va_start(args, format);
+    fputs("gradus: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
 /* Prints the log of the library: warnings always, notices unless --quiet. */
 static void log_line(gd_log_level level, const char *message, void *user) {
     (void)user;
-    if (strncmp(message, "gd_fit: stopped", 15) == 0) return; /* the progress shows it */
+    if (strncmp(message, "gd_fit: stopped", 15) == 0 ||
+        strncmp(message, "resumed from step", 17) == 0)
+        return; /* the progress shows it */
     if (level >= GD_LOG_WARNING) fprintf(stderr, "gradus: warning: %s\n", message);
     else if (level == GD_LOG_INFO && !common.quiet) fprintf(stderr, "gradus: %s\n", message);
 }
@@ -78,9 +104,6 @@ static void print_overview(FILE *out) {
 
 static int apply_common_options(const command *c) {
     gd_set_log(log_line, NULL);
-    if (common.threads < 0 || common.threads > 256)
-        return usage_error(c, "--threads is %lld; it must be from 1 to 256",
-                           (long long)common.threads);
     if (common.threads > 0 && gd_set_num_threads((int)common.threads) != GD_OK) return failed();
     gd_seed((uint64_t)common.seed);
     if (!common.device) return DONE;

@@ -1,4 +1,4 @@
-/* model.c - creates nets by name, loads and saves them with their metadata. */
+/* model.c - creates nets by name, and loads nets to use them or to train them further. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,112 +11,6 @@ bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-void free_model_info(model_info *a) {
-    for (int64_t i = 0; i < a->n_classes && a->classes; i++) free(a->classes[i]);
-    free(a->classes);
-    a->classes = NULL;
-    a->n_classes = 0;
-}
-
-/* --- metadata --------------------------------------------------------------------------------- */
-
-/* The value of a key, to be freed with free(); NULL: it is missing. */
-static char *read_metadata(const char *path, const char *key) {
-    const int64_t length = gd_onnx_metadata(path, key, NULL, 0);
-    char *text = length >= 0 ? malloc((size_t)length + 1) : NULL;
-    if (text) gd_onnx_metadata(path, key, text, (size_t)length + 1);
-    return text;
-}
-
-static void copy_metadata(const char *path, const char *key, char *into, size_t size) {
-    char *text = read_metadata(path, key);
-    snprintf(into, size, "%s", text ? text : "");
-    free(text);
-}
-
-/* Decodes \n and \\ in place; see join_classes. */
-static void unescape(char *text) {
-    char *to = text;
-    for (const char *c = text; *c; c++) {
-        if (*c == '\\' && c[1]) *to++ = *++c == 'n' ? '\n' : *c;
-        else *to++ = *c;
-    }
-    *to = '\0';
-}
-
-/* Reads names of classes, one on each line. */
-static void split_classes(model_info *a, char *text) {
-    for (char *line = text; line && *line;) {
-        char *end = strchr(line, '\n');
-        if (end) *end = '\0';
-        unescape(line);
-        char **grown = realloc(a->classes, (size_t)(a->n_classes + 1) * sizeof *grown);
-        if (!grown) return;
-        a->classes = grown;
-        if (!(a->classes[a->n_classes] = strdup(line))) return;
-        a->n_classes++;
-        line = end ? end + 1 : NULL;
-    }
-}
-
-static void read_model_info(const char *path, model_info *a) {
-    char text[128], *classes = read_metadata(path, "gradus.classes");
-    memset(a, 0, sizeof *a);
-    copy_metadata(path, "gradus.model", a->model, sizeof a->model);
-    copy_metadata(path, "gradus.transform", a->transform, sizeof a->transform);
-    copy_metadata(path, "gradus.loss", a->loss, sizeof a->loss);
-    split_classes(a, classes);
-    free(classes);
-    copy_metadata(path, "gradus.image", text, sizeof text);
-    long long c, h, w;
-    if (sscanf(text, "%lld %lld %lld", &c, &h, &w) == 3)
-        a->channels = c, a->height = h, a->width = w;
-    copy_metadata(path, "gradus.background", text, sizeof text);
-    a->background = *text ? strtod(text, NULL) : NAN;
-}
-
-/* Mean of the border of some images: distinguishes a white background from a black one. */
-static double border_mean(gd_dataset *dataset) {
-    double sum = 0, count = 0;
-    for (int64_t i = 0; i < 32 && i < gd_dataset_count(dataset); i++) {
-        GD_SCOPE;
-        gd_tensor *x = gd_cast(gd_dataset_get(dataset, i).at[0], GD_F32);
-        const int64_t h = gd_tensor_dim(x, 1), w = gd_tensor_dim(x, 2);
-        float *pixels = malloc(sizeof(float) * (size_t)(h * w));
-        if (!pixels ||
-            gd_copy_to(gd_contiguous(x), pixels, sizeof(float) * (size_t)(h * w)) != GD_OK) {
-            free(pixels);
-            gd_clear_error();
-            return NAN;
-        }
-        for (int64_t y = 0; y < h; y++)
-            for (int64_t k = 0; k < w; k++)
-                if (y == 0 || k == 0 || y == h - 1 || k == w - 1) sum += pixels[y * w + k], count++;
-        free(pixels);
-    }
-    return count ? sum / count : NAN;
-}
-
-void describe_data(model_info *a, const data *d, const char *transform, const char *loss) {
-    free_model_info(a);
-    snprintf(a->transform, sizeof a->transform, "%s", transform ? transform : "");
-    snprintf(a->loss, sizeof a->loss, "%s", loss ? loss : "");
-    const int64_t n = gd_dataset_class_count(d->train);
-    a->classes = n ? calloc((size_t)n, sizeof *a->classes) : NULL;
-    for (; a->classes && a->n_classes < n; a->n_classes++)
-        if (!(a->classes[a->n_classes] = strdup(gd_dataset_class_name(d->train, a->n_classes))))
-            break;
-    const gd_tensor *x = d->sample.at[0];
-    const bool image = gd_tensor_rank(x) == 3 && gd_dtype_is_float(gd_tensor_dtype(x)) &&
-                       (gd_tensor_dim(x, 0) == 1 || gd_tensor_dim(x, 0) == 3);
-    a->channels = image ? gd_tensor_dim(x, 0) : 0;
-    a->height = image ? gd_tensor_dim(x, 1) : 0;
-    a->width = image ? gd_tensor_dim(x, 2) : 0;
-    a->background = image && a->channels == 1 && !*a->transform ? border_mean(d->train) : NAN;
-}
-
-/* --- files ------------------------------------------------------------------------------------ */
-
 gd_module *load_model(const char *path, model_info *a) {
     memset(a, 0, sizeof *a);
     a->background = NAN;
@@ -126,39 +20,70 @@ gd_module *load_model(const char *path, model_info *a) {
     return net;
 }
 
-static char *join_classes(const model_info *a) {
-    size_t size = 1;
-    for (int64_t i = 0; i < a->n_classes; i++) size += 2 * strlen(a->classes[i]) + 1;
-    char *text = calloc(size, 1), *at = text;
-    for (int64_t i = 0; text && i < a->n_classes; i++) {
-        if (i) *at++ = '\n';
-        for (const char *c = a->classes[i]; *c; c++) {
-            if (*c == '\n' || *c == '\\') *at++ = '\\'; /* a class of a text may be a newline */
-            *at++ = *c == '\n' ? 'n' : *c;
-        }
-    }
+/* --- classes ---------------------------------------------------------------------------------- */
+
+const char *class_name(const model_info *a, int64_t i, char *text, size_t size) {
+    if (i < a->n_classes) return a->classes[i];
+    snprintf(text, size, "class %lld", (long long)i);
     return text;
 }
 
-gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_t targets,
-                     const model_info *a) {
-    if (ends_with(path, ".safetensors")) return gd_save_state(path, gd_part("", net));
-    char *classes = join_classes(a), image[80] = "", background[32] = "";
-    if (a->channels)
-        snprintf(image, sizeof image, "%lld %lld %lld", (long long)a->channels,
-                 (long long)a->height, (long long)a->width);
-    if (isfinite(a->background)) snprintf(background, sizeof background, "%.4f", a->background);
-    gd_tensor *inputs[8];
-    int64_t count = 0;
-    for (; count < sample.count - targets && count < 8; count++)
-        inputs[count] = gd_to_device(gd_unsqueeze(sample.at[count], 0), gd_default_device());
-    const gd_status status = gd_onnx_save_module(
-        path, net, ((gd_tensors){inputs, count}),
-        .metadata = gd_names("gradus.model", a->model, "gradus.classes", classes ? classes : "",
-                             "gradus.transform", a->transform, "gradus.loss", a->loss,
-                             "gradus.image", image, "gradus.background", background, NULL));
-    free(classes);
-    return status;
+/* The first classes, for a message: "0, 1, 2, ...". */
+static const char *list_classes(const model_info *a, char *text, size_t size) {
+    size_t used = 0;
+    for (int64_t i = 0; i < a->n_classes && used + 40 < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%.30s", i ? ", " : "", a->classes[i]);
+    if (used + 40 >= size) snprintf(text + used, size - used, ", ...");
+    return text;
+}
+
+/* A table from the classes of the data to those of the model; it lives until the program ends. */
+typedef struct renumbering {
+    gd_tensor *table;
+    bool text;
+} renumbering;
+
+static gd_tensors renumber(gd_tensors sample, gd_random *random, void *user) {
+    const renumbering *r = user;
+    gd_tensor *list[16];
+    const int64_t count = sample.count < 16 ? sample.count : 16;
+    (void)random;
+    for (int64_t i = 0; i < count; i++) {
+        list[i] = sample.at[i];
+        if (!r->text && i + 1 < count) continue; /* an input */
+        list[i] =
+            gd_reshape(gd_index_select(r->table, 0, gd_flatten(list[i])), gd_tensor_shape(list[i]));
+    }
+    return gd_list_copy((gd_tensors){list, count});
+}
+
+gd_dataset *match_classes(gd_dataset *d, const model_info *a, const char *path) {
+    const int64_t n = gd_dataset_class_count(d);
+    char list[300];
+    bool same = true;
+    if (!a->n_classes || !n) return d;
+    int64_t *table = malloc(sizeof *table * (size_t)n);
+    for (int64_t i = 0; table && i < n; i++) {
+        const char *name = gd_dataset_class_name(d, i);
+        int64_t at = 0;
+        while (at < a->n_classes && strcmp(a->classes[at], name) != 0) at++;
+        if (at == a->n_classes) {
+            fail("the data have the class '%s', which %s does not know; it knows %s", name, path,
+                 list_classes(a, list, sizeof list));
+            free(table);
+            return NULL;
+        }
+        same &= at == i;
+        table[i] = at;
+    }
+    if (!same && table) {
+        static renumbering r;
+        r.text = is_text(gd_dataset_get(d, 0));
+        r.table = gd_to_device(gd_from_array(gd_dims(n), GD_I64, table), gd_device_get("cpu"));
+        d = gd_dataset_map(d, renumber, &r);
+    }
+    free(table);
+    return d;
 }
 
 /* --- creating nets ---------------------------------------------------------------------------- */
@@ -179,39 +104,141 @@ static void add_default(char *text, size_t size, const gd_op *record, const char
     snprintf(text + n, size - n, "%s%s%lld", n ? " " : "", given, (long long)value);
 }
 
-/* Copies the weights of `file` to `net`; false: some are missing. Integers, the batch counts of
- * batch norms, may be missing. */
-static bool copy_weights(gd_module *net, gd_module *file) {
+/* Replaces the value of an option. False: the text does not have it. */
+static bool replace_option(char *text, size_t size, const char *name, int64_t value) {
+    char before[256], given[80];
+    snprintf(given, sizeof given, " %s=", name);
+    snprintf(before, sizeof before, "%s", text);
+    const char *at = strstr(before, given);
+    if (!at) return false;
+    at += strlen(given);
+    snprintf(text, size, "%.*s%lld%s", (int)(at - before), before, (long long)value,
+             at + strcspn(at, " "));
+    return true;
+}
+
+static bool same_shape(const gd_tensor *a, const gd_tensor *b) {
+    bool same = gd_tensor_rank(a) == gd_tensor_rank(b);
+    for (int i = 0; same && i < gd_tensor_rank(a); i++)
+        same = gd_tensor_dim(a, i) == gd_tensor_dim(b, i);
+    return same;
+}
+
+/* Copies weights of `file` to `net`. Tensors of another shape are left as they are; *fresh lists
+ * their names. False: the file lacks some. Integers, the batch counts of batch norms, may be
+ * missing. */
+static bool copy_weights(gd_module *net, gd_module *file, char *fresh, size_t size) {
     GD_SCOPE;
     GD_NO_GRAD;
     gd_state *to = gd_state_of(net), *from = gd_state_of(file);
+    *fresh = '\0';
     for (int64_t i = 0; i < gd_state_count(to) && !gd_failed(); i++) {
-        gd_tensor *t = gd_state_tensor_at(to, i),
-                  *value = gd_state_find(from, gd_state_name(to, i));
-        if (value) gd_assign(t, value);
-        else if (gd_dtype_is_float(gd_tensor_dtype(t))) return false;
+        const char *name = gd_state_name(to, i);
+        gd_tensor *t = gd_state_tensor_at(to, i), *value = gd_state_find(from, name);
+        const size_t used = strlen(fresh);
+        if (!value && gd_dtype_is_float(gd_tensor_dtype(t))) return false;
+        if (!value) continue;
+        if (same_shape(t, value)) gd_assign(t, value);
+        else snprintf(fresh + used, size - used, "%s%s", used ? ", " : "", name);
     }
     return !gd_failed();
 }
 
+/* The inputs of a sample as a batch of one, on the device of the net. */
+static gd_tensors batch_of(gd_tensors sample, gd_tensor *inputs[8]) {
+    const int64_t count = sample.count > 1 ? sample.count - 1 : 1;
+    for (int64_t i = 0; i < count && i < 8; i++)
+        inputs[i] = gd_to_device(gd_unsqueeze(sample.at[i], 0), gd_default_device());
+    return (gd_tensors){inputs, count < 8 ? count : 8};
+}
+
+/* The classes, or numbers, that the net computes; -1: the failure is recorded. */
+static int64_t count_outputs(gd_module *net, const data *d) {
+    GD_NO_GRAD;
+    gd_tensor *inputs[8];
+    const gd_tensors y = gd_module_call(net, batch_of(d->sample, inputs));
+    if (gd_failed() || y.count < 1) return -1;
+    const int rank = gd_tensor_rank(y.at[0]);
+    return rank > 1 ? gd_tensor_dim(y.at[0], rank - 1) : 1;
+}
+
+/* The classes, or numbers, of the data; 0: unknown. */
+static int64_t count_targets(const data *d) {
+    const gd_tensor *target = d->sample.at[d->sample.count - 1];
+    if (d->sample.count < 2) return 0;
+    if (d->classes) return d->n_classes;
+    return gd_tensor_rank(target) == 1 ? gd_tensor_dim(target, 0) : 0;
+}
+
+static bool same_classes(const model_info *a, const data *d) {
+    bool same = a->n_classes == d->n_classes;
+    for (int64_t i = 0; same && i < a->n_classes; i++)
+        same = strcmp(a->classes[i], gd_dataset_class_name(d->train, i)) == 0;
+    return same;
+}
+
 /* A saved net of the zoo is created again with the weights of the file, so that its batch norms and
- * dropouts train as before. Other files are trained as graphs. */
-static gd_module *load_to_train(const char *path, const data *d, model_info *a) {
-    gd_module *file = load_model(path, a);
-    if (!file || !*a->model || !d) return file;
+ * dropouts train as before. NULL: it is another net. */
+static gd_module *make_again(const char *model, gd_module *file, const data *d, char *fresh,
+                             size_t size) {
     char name[64];
-    const size_t length = strcspn(a->model, " ");
-    snprintf(name, sizeof name, "%.*s", (int)length, a->model);
-    gd_module *net = gd_net_new(name, a->model + length);
-    if (net && gd_module_build(net, gd_unsqueeze(d->sample.at[0], 0)) == GD_OK &&
-        copy_weights(net, file))
+    const size_t length = strcspn(model, " ");
+    snprintf(name, sizeof name, "%.*s", (int)length, model);
+    gd_module *net = gd_net_new(name, model + length);
+    gd_tensor *inputs[8];
+    if (net && gd_module_build_at(NULL, net, batch_of(d->sample, inputs)) == GD_OK &&
+        copy_weights(net, file, fresh, size))
         return net;
     gd_clear_error();
-    return file;
+    return NULL;
+}
+
+/* A net like that of the file with another number of outputs: the tensors of another shape, those
+ * of its last layer, are new. */
+static gd_module *make_with_new_head(const char *path, gd_module *file, const data *d,
+                                     model_info *a, int64_t outputs, int64_t targets) {
+    char model[256], fresh[300];
+    bool replaced = false;
+    snprintf(model, sizeof model, "%s", a->model);
+    for (int i = 0; i < 3; i++)
+        replaced |= replace_option(
+            model, sizeof model, (const char *[]){"classes", "outputs", "vocabulary"}[i], targets);
+    gd_module *net = replaced ? make_again(model, file, d, fresh, sizeof fresh) : NULL;
+    const char *what = d->classes ? "classes" : "targets";
+    if (!net) {
+        fail("%s has %lld outputs, and the data have %lld %s; a new last layer needs a file that "
+             "names its net (gradus.model), as gradus train writes it",
+             path, (long long)outputs, (long long)targets, what);
+        return NULL;
+    }
+    snprintf(a->model, sizeof a->model, "%s", model);
+    fprintf(stderr, "gradus: %s has %lld outputs, and the data have %lld %s: %s are new\n", path,
+            (long long)outputs, (long long)targets, what, fresh);
+    return net;
+}
+
+/* Files that name no net of the zoo are trained as graphs. */
+static gd_module *load_to_train(const char *path, const data *d, model_info *a) {
+    char fresh[300];
+    gd_module *file = load_model(path, a);
+    if (!file || !d) return file;
+    const int64_t outputs = count_outputs(file, d), targets = count_targets(d);
+    if (outputs < 0) return NULL;
+    const bool spare = d->classes && outputs > targets && same_classes(a, d);
+    if (targets && outputs != targets && !spare)
+        return make_with_new_head(path, file, d, a, outputs, targets);
+    if (d->classes && a->n_classes && !same_classes(a, d))
+        note("%s was trained with other classes; its last layer learns the new ones", path);
+    gd_module *net = *a->model ? make_again(a->model, file, d, fresh, sizeof fresh) : NULL;
+    return net && !*fresh ? net : file;
 }
 
 gd_module *make_model(const char *spec, const data *d, model_info *a) {
-    if (ends_with(spec, ".onnx")) return load_to_train(spec, d, a);
+    if (ends_with(spec, ".onnx")) {
+        gd_module *file = load_to_train(spec, d, a);
+        if (!file && gd_failed()) failed();
+        return file;
+    }
     char name[64], text[180];
     memset(a, 0, sizeof *a);
     a->background = NAN;
@@ -234,5 +261,6 @@ gd_module *make_model(const char *spec, const data *d, model_info *a) {
     }
     gd_module *net = gd_net_new(name, text);
     if (net) snprintf(a->model, sizeof a->model, "%s%s%s", name, *text ? " " : "", text);
+    else failed();
     return net;
 }

@@ -67,28 +67,38 @@ void show_images(gd_tensor *const *images, const char *const *captions, int coun
     for (int i = 0; i < shown; i++) free(p[i]);
 }
 
-void show_confusion(gd_tensor *matrix, char *const *names) {
-    const int n = (int)gd_tensor_dim(matrix, 0);
-    double *m = malloc(sizeof(double) * (size_t)n * (size_t)n);
-    if (!m || gd_copy_to(gd_contiguous(gd_cast(matrix, GD_F64)), m,
-                         sizeof(double) * (size_t)n * (size_t)n) != GD_OK) {
-        free(m);
-        return;
+double *confusion_values(gd_tensor *matrix, int *classes) {
+    const int n = *classes = (int)gd_tensor_dim(matrix, 0);
+    const size_t bytes = sizeof(double) * (size_t)n * (size_t)n;
+    double *m = malloc(bytes);
+    if (m && gd_copy_to(gd_contiguous(gd_cast(matrix, GD_F64)), m, bytes) == GD_OK) return m;
+    free(m);
+    return NULL;
+}
+
+/* The label of class i: its name, or its number. */
+static const char *label(char *const *names, int64_t n_names, int i, char text[16]) {
+    if (names && i < n_names) return names[i];
+    snprintf(text, 16, "%d", i);
+    return text;
+}
+
+void show_confusion(gd_tensor *matrix, char *const *names, int64_t n_names) {
+    int n, wide = 5;
+    char text[16];
+    double *m = confusion_values(matrix, &n);
+    if (!m) return;
+    for (int i = 0; i < n; i++) {
+        const int length = (int)strlen(label(names, n_names, i, text));
+        if (length > wide) wide = length < 12 ? length : 12;
     }
-    int wide = 5;
-    for (int i = 0; i < n; i++)
-        if (names && (int)strlen(names[i]) > wide) wide = (int)strlen(names[i]);
-    if (wide > 12) wide = 12;
     printf("Confusion matrix: rows are true classes, columns are predictions.\n\n%*s", wide + 1,
            "");
-    for (int j = 0; j < n; j++)
-        if (names) printf(" %5.5s", names[j]);
-        else printf(" %5d", j);
+    for (int j = 0; j < n; j++) printf(" %5.5s", label(names, n_names, j, text));
     putchar('\n');
     for (int i = 0; i < n; i++) {
         double all = 0;
-        if (names) printf("%*.*s ", wide, wide, names[i]);
-        else printf("%*d ", wide, i);
+        printf("%*.*s ", wide, wide, label(names, n_names, i, text));
         for (int j = 0; j < n; j++) all += m[i * n + j];
         for (int j = 0; j < n; j++)
             if (m[i * n + j] == 0) printf("     %s", "·");

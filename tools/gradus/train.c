@@ -2,6 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tool.h"
 
@@ -19,7 +21,8 @@ static struct {
        .batch = 64,
        .workers = 1,
        .accumulate = 1,
-       .split = 0.1};
+       .split = 0.1,
+       .lr = NAN};
 
 static const option options[] = {
     {"what to train", HEADING, NULL, NULL, NULL},
@@ -28,20 +31,21 @@ static const option options[] = {
      "train further"},
     {"data", TEXT, &o.data, "KIND:PATH",
      "data, such as mnist:DIR, image_folder:DIR, csv:FILE,target=price, digits (`gradus list "
-     "datasets`)"},
+     "datasets`); a path or value with a comma in quotes: \"csv:'a,b.csv',target=price\""},
     {"validation", TEXT, &o.validation, "KIND:PATH",
      "data to validate on (default: the test part of the data, or --split)"},
     {"split", NUMBER, &o.split, "FRACTION",
-     "part of the samples to hold out for validation if the data have no test part (default 0.1)"},
+     "in [0, 1): part of the samples to hold out for validation if the data have no test part "
+     "(default 0.1)"},
     {"out", TEXT, &o.out, "FILE",
      "file of the saved model: .onnx, or .safetensors for the weights only"},
     {"weights", TEXT, &o.weights, "FILE",
      "a .safetensors file of initial weights; tensors that do not match are skipped and listed"},
     {"how to train it", HEADING, NULL, NULL, NULL},
-    {"epochs", INTEGER, &o.epochs, "N", "passes over all samples (default 5)"},
-    {"steps", INTEGER, &o.steps, "N", "end after this many batches"},
-    {"batch", INTEGER, &o.batch, "N", "samples in a batch (default 64)"},
-    {"lr", NUMBER, &o.lr, "RATE", "learning rate (default: the optimizer's)"},
+    {"epochs", INTEGER, &o.epochs, "N", "in [1, inf): passes over all samples (default 5)"},
+    {"steps", INTEGER, &o.steps, "N", "in [1, inf): end after this many batches"},
+    {"batch", INTEGER, &o.batch, "N", "in [1, inf): samples in a batch (default 64)"},
+    {"lr", NUMBER, &o.lr, "RATE", "in (0, inf): learning rate (default: the optimizer's)"},
     {"optimizer", TEXT, &o.optimizer, "NAME",
      "optimizer with options: \"sgd momentum=0.9\" (default adamw; `gradus list optimizers`)"},
     {"schedule", TEXT, &o.schedule, "NAME",
@@ -57,19 +61,20 @@ static const option options[] = {
     {"transform", TEXT, &o.transform, "LIST",
      "transforms of all samples, also when the model predicts: \"normalize mean=0.13 std=0.31\""},
     {"accumulate", INTEGER, &o.accumulate, "N",
-     "batches whose gradients are accumulated for a step (default 1)"},
-    {"clip", NUMBER, &o.clip, "NORM", "clip the norm of the gradients"},
+     "in [1, 1000000]: batches whose gradients are accumulated for a step (default 1)"},
+    {"clip", NUMBER, &o.clip, "NORM", "in (0, inf): clip the norm of the gradients"},
     {"precision", TEXT, &o.precision, "DTYPE",
      "dtype of matrix products and convolutions: f32 (default), bf16, f16"},
     {"patience", INTEGER, &o.patience, "N",
-     "stop when validation has not improved for this many epochs, and restore the best weights"},
-    {"workers", INTEGER, &o.workers, "N", "threads that prepare batches (default 1)"},
+     "in [1, inf): stop when validation has not improved for this many epochs, and restore the "
+     "best weights"},
+    {"workers", INTEGER, &o.workers, "N", "in [0, 64]: threads that prepare batches (default 1)"},
     {"eager", FLAG, &o.eager, NULL, "run op by op, without a compiled plan"},
     {"profile", FLAG, &o.profile, NULL,
      "print a table of all kernels by time to stderr at the end; training is slower"},
     {"what to save", HEADING, NULL, NULL, NULL},
     {"checkpoints", TEXT, &o.checkpoints, "DIR", "save the run in this folder after each epoch"},
-    {"every", INTEGER, &o.every, "N", "also save after every N batches"},
+    {"every", INTEGER, &o.every, "N", "in [1, inf): also save after every N batches"},
     {"resume", FLAG, &o.resume, NULL,
      "continue from the newest checkpoint in --checkpoints, if there is one"},
     {"log", TEXT, &o.log, "FILE", "write a CSV file with a row for each epoch"},
@@ -77,37 +82,76 @@ static const option options[] = {
     {"curve", TEXT, &o.curve, "FILE", "draw the training curves as an SVG image"},
     {0}};
 
-/* The loss of sequences: scores (N, T, C) and classes (N, T); each position is a sample. */
-static gd_tensor *sequence_loss(gd_tensors outputs, gd_tensors targets, void *user) {
-    (void)user;
-    gd_tensor *scores = outputs.at[0];
-    return gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = -2),
-                            gd_flatten(targets.at[0]));
-}
-
 static gd_status compile_net(gd_module *net, const data *d, const char **loss_name) {
     char optimizer[300];
-    const bool sequence = d->classes && gd_tensor_rank(d->sample.at[d->sample.count - 1]) == 1;
-    if (o.lr > 0) snprintf(optimizer, sizeof optimizer, "%s lr=%.17g", o.optimizer, o.lr);
-    else snprintf(optimizer, sizeof optimizer, "%s", o.optimizer);
-    const char *loss = o.loss ? o.loss : d->classes ? "cross_entropy" : "mse";
-    const char *metrics = o.metrics ? o.metrics : sequence ? NULL : d->classes ? "accuracy" : "mae";
-    *loss_name = sequence ? "" : loss;
-    return gd_compile(
-        net, .optimizer = optimizer, .schedule = o.schedule, .loss = sequence ? NULL : loss,
-        .loss_function = sequence ? sequence_loss : NULL, .metrics = metrics,
-        .precision = o.precision, .accumulate = (int)o.accumulate, .clip_norm = o.clip);
+    if (isnan(o.lr)) snprintf(optimizer, sizeof optimizer, "%s", o.optimizer);
+    else snprintf(optimizer, sizeof optimizer, "%s lr=%.17g", o.optimizer, o.lr);
+    gd_compile_options compile = {.optimizer = optimizer,
+                                  .schedule = o.schedule,
+                                  .precision = o.precision,
+                                  .accumulate = (int)o.accumulate,
+                                  .clip_norm = o.clip};
+    *loss_name = set_task(&compile, d->sample, d->classes, o.loss, o.metrics);
+    return gd_compile_at(NULL, net, &compile);
 }
 
-static gd_status load_weights(gd_module *net, gd_tensors sample) {
-    gd_tensor *x = gd_unsqueeze(sample.at[0], 0);
+static int load_weights(gd_module *net, gd_tensors sample) {
+    gd_tensor *x = gd_to_device(gd_unsqueeze(sample.at[0], 0), gd_default_device());
     gd_load_report report;
     gd_module_build(net, x);
-    const gd_status status =
-        gd_load_state_with(o.weights, gd_parts(gd_part("", net)), .partial = &report);
-    if (status == GD_OK && *report.text)
-        fprintf(stderr, "gradus: %s: %s\n", o.weights, report.text);
-    return status;
+    if (gd_load_state_with(o.weights, gd_parts(gd_part("", net)), .partial = &report) != GD_OK)
+        return failed();
+    if (report.loaded == 0)
+        return fail("--weights %s: nothing of it fits %s: %s", o.weights, o.model, report.text);
+    if (*report.text) fprintf(stderr, "gradus: %s: %s\n", o.weights, report.text);
+    return DONE;
+}
+
+/* A schedule with an open length has that of the run: "cosine steps=44". */
+static const char *whole_schedule(gd_loader *train, char *text, size_t size) {
+    char name[64];
+    if (!o.schedule) return "";
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(o.schedule, " "), o.schedule);
+    const gd_op *record = gd_record_get("schedule", name);
+    bool open = false;
+    for (int i = 0; record && i < gd_op_attr_count(record); i++)
+        open |= strcmp(gd_op_attr_at(record, i)->name, "steps") == 0;
+    const char *warmup = strstr(o.schedule, " warmup=");
+    const int64_t batches = gd_loader_batches(train), group = o.accumulate,
+                  of_epoch = (batches + group - 1) / group;
+    int64_t steps = o.epochs * of_epoch;
+    if (o.steps > 0 && batches > 0) {
+        const int64_t limit =
+            o.steps / batches * of_epoch + (o.steps % batches + group - 1) / group;
+        if (limit < steps) steps = limit;
+    }
+    if (warmup) steps -= strtoll(warmup + 8, NULL, 10);
+    if (!open || strstr(o.schedule, " steps=")) snprintf(text, size, "%s", o.schedule);
+    else snprintf(text, size, "%s steps=%lld", o.schedule, (long long)(steps > 1 ? steps : 1));
+    return text;
+}
+
+static void add_settings(const data *d, gd_loader *train, const char *model) {
+    char text[400];
+    add_setting("--model", model);
+    add_setting("--validation", o.validation);
+    add_setting_number("--split", o.split);
+    add_setting("--augment", o.augment);
+    add_setting("--transform", o.transform);
+    add_setting_number("--seed", (double)common.seed);
+    add_setting("--data", o.data);
+    add_data_setting(d);
+    add_setting_number("--batch", (double)o.batch);
+    add_setting_number("--accumulate", (double)o.accumulate);
+    add_setting("--optimizer", o.optimizer);
+    add_setting("--schedule", whole_schedule(train, text, sizeof text));
+    add_setting("--loss", o.loss);
+    add_setting_number("--clip", o.clip);
+    add_setting("--precision", o.precision);
+    add_setting("--eager", o.eager ? "given" : "");
+    if (isnan(o.lr)) *text = '\0';
+    else snprintf(text, sizeof text, "%g", o.lr);
+    add_kept_setting("--lr", text, "the rate of its checkpoint");
 }
 
 static gd_history *fit_net(gd_module *net, const data *d, gd_loader *train, gd_loader *test) {
@@ -119,6 +163,7 @@ static gd_history *fit_net(gd_module *net, const data *d, gd_loader *train, gd_l
                                       .patience = o.patience, .restore_best = true);
     if (o.log) list[n++] = gd_csv_log(o.log);
     if (o.tensorboard) list[n++] = gd_tensorboard(o.tensorboard);
+    if (o.checkpoints) list[n++] = settings_callback();
     if (o.checkpoints) list[n++] = gd_checkpoint(o.checkpoints, .every_steps = o.every);
     if (gd_failed()) return NULL;
     return gd_fit(net, train, .epochs = o.epochs, .max_steps = o.steps, .validation = test,
@@ -144,69 +189,134 @@ static void print_json(const gd_history *h, const model_info *a, gd_module *net)
     json_line();
 }
 
-static int check_options(void) {
-    if (!o.model)
-        return usage_error(&train_command, "--model is missing; for example --model lenet");
-    if (!o.data) return usage_error(&train_command, "--data is missing; for example --data digits");
-    if (o.epochs < 1) return usage_error(&train_command, "--epochs must be at least 1");
-    if (o.batch < 1) return usage_error(&train_command, "--batch must be at least 1");
-    if (o.workers < 0 || o.workers > 64)
-        return usage_error(&train_command, "--workers must be from 0 to 64");
-    if (o.split < 0 || o.split >= 1)
-        return usage_error(&train_command, "--split must be in [0, 1)");
-    if (o.resume && !o.checkpoints)
-        return usage_error(&train_command, "--resume needs --checkpoints DIR");
-    if (o.out && !ends_with(o.out, ".onnx") && !ends_with(o.out, ".safetensors"))
-        return usage_error(&train_command, "--out %s: the name must end in .onnx or .safetensors",
-                           o.out);
+/* Whether a file can be written; said before the training. */
+static int check_writable(const char *name, const char *path) {
+    char folder[4096];
+    struct stat info;
+    if (!path) return DONE;
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = '\0';
+    else strcpy(folder, ".");
+    if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
+        return fail("--%s %s: there is no folder %s", name, path, folder);
+    if (access(folder, W_OK | X_OK) != 0)
+        return fail("--%s %s: no file can be written in the folder %s", name, path, folder);
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return fail("--%s %s: it is a folder", name, path);
     return DONE;
 }
 
-static int run_train(int count, const char **words) {
-    if (count)
-        return usage_error(&train_command, "unexpected argument '%s'; all settings are options",
-                           words[0]);
-    const int wrong = check_options();
-    if (wrong) return wrong;
-    data d;
-    model_info a;
-    const uint64_t seed = (uint64_t)common.seed;
-    if (open_data(o.data, o.validation, o.split, o.augment, o.transform, seed, &d) != GD_OK ||
-        !d.train)
-        return gd_failed() ? failed() : USAGE;
-    gd_module *net = make_model(o.model, &d, &a);
-    if (!net) return failed();
-    if (o.weights && load_weights(net, d.sample) != GD_OK) return failed();
-    gd_loader *train = gd_loader_new(d.train, .batch = o.batch, .shuffle = true, .seed = seed,
-                                     .workers = (int)o.workers);
-    gd_loader *test =
-        d.test ? gd_loader_new(d.test, .batch = o.batch, .workers = (int)o.workers) : NULL;
-    if (gd_failed()) return failed();
+static int check_outputs(void) {
+    int code = check_writable("out", o.out);
+    if (!code) code = check_writable("curve", o.curve);
+    if (!code) code = check_writable("log", o.log);
+    return code;
+}
+
+static int check_options(void) {
+    const command *c = &train_command;
+    if (!o.model) return usage_error(c, "--model is missing; for example --model lenet");
+    if (!o.data) return usage_error(c, "--data is missing; for example --data digits");
+    if (o.resume && !o.checkpoints) return usage_error(c, "--resume needs --checkpoints DIR");
+    if (o.every && !o.checkpoints)
+        return usage_error(c, "--every needs --checkpoints DIR, where it saves");
+    if (o.out && !ends_with(o.out, ".onnx") && !ends_with(o.out, ".safetensors"))
+        return usage_error(c, "--out %s: the name must end in .onnx or .safetensors", o.out);
+    if (o.curve && !ends_with(o.curve, ".svg"))
+        return usage_error(c, "--curve %s: the name must end in .svg; curves are SVG images",
+                           o.curve);
+    if (!isnan(o.lr) && strstr(o.optimizer, " lr="))
+        return usage_error(c, "--lr %g and --optimizer \"%s\" are two learning rates", o.lr,
+                           o.optimizer);
+    if (o.transform && strlen(o.transform) >= sizeof((model_info *)0)->transform)
+        return usage_error(c, "--transform is longer than a saved model can hold");
+    if (!o.out && !o.checkpoints) note("nothing will be saved; --out FILE.onnx saves the model");
+    else if (!o.out) note("only checkpoints will be saved; --out FILE.onnx saves the model");
+    return check_outputs();
+}
+
+/* "lenet: 900 samples, validated on 100, batches of 64" */
+static void print_plan(const char *model, const data *d) {
+    if (common.quiet) return;
+    fprintf(stderr, "%s: %lld samples", model, (long long)gd_dataset_count(d->train));
+    if (d->test) fprintf(stderr, ", validated on %lld", (long long)gd_dataset_count(d->test));
+    fprintf(stderr, ", batches of %lld\n", (long long)o.batch);
+}
+
+/* If the net cannot be saved as ONNX, its weights are saved. */
+static int save_out(gd_module *net, const data *d, const model_info *a) {
+    if (!o.out || save_model(o.out, net, d->sample, 1, a) == GD_OK) return DONE;
+    const int code = failed();
+    char weights[4096];
+    snprintf(weights, sizeof weights, "%.4000s.safetensors", o.out);
+    gd_clear_error();
+    if (!ends_with(o.out, ".onnx") || gd_save_state(weights, gd_part("", net)) != GD_OK)
+        return code;
+    fprintf(stderr, "gradus: the weights are saved in %s\n", weights);
+    return code;
+}
+
+static void print_saved(const model_info *a) {
+    if (!o.out || common.quiet || common.json) return;
+    printf("Saved %s.\n", o.out);
+    if (!ends_with(o.out, ".onnx")) return;
+    if (a->channels) printf("Try: %s predict %s IMAGE\n", program, o.out);
+    if (a->layout) printf("Try: %s predict %s ROWS.csv\n", program, o.out);
+    if (a->length) printf("Try: %s predict %s --text TEXT\n", program, o.out);
+}
+
+/* Trains and saves. */
+static int train_net(gd_module *net, const data *d, model_info *a) {
     const char *loss = NULL;
-    if (compile_net(net, &d, &loss) != GD_OK) return failed();
-    describe_data(&a, &d, o.transform, loss);
-    if (!common.quiet)
-        fprintf(stderr, "%s: %lld samples%s%.0lld, batches of %lld\n",
-                a.model[0] ? a.model : o.model, (long long)gd_dataset_count(d.train),
-                d.test ? ", validated on " : "", (long long)(d.test ? gd_dataset_count(d.test) : 0),
-                (long long)o.batch);
+    gd_loader *train = gd_loader_new(d->train, .batch = o.batch, .shuffle = true,
+                                     .seed = (uint64_t)common.seed, .workers = (int)o.workers);
+    gd_loader *test =
+        d->test ? gd_loader_new(d->test, .batch = o.batch, .workers = (int)o.workers) : NULL;
+    if (gd_failed() || compile_net(net, d, &loss) != GD_OK) return failed();
+    describe_data(a, d, o.transform, loss);
+    const char *model = a->model[0] ? a->model : o.model;
+    print_plan(model, d);
+    if (o.checkpoints) add_settings(d, train, model);
+    int code = o.resume ? check_settings(o.checkpoints) : DONE;
+    if (code != DONE) return code;
     if (o.profile) gd_profiler_start();
-    gd_history *h = fit_net(net, &d, train, test);
+    gd_history *h = fit_net(net, d, train, test);
     if (!h) return failed();
     if (o.profile) {
         gd_profiler_stop();
         if (gd_profiler_table(stderr) != GD_OK) return failed();
     }
-    if (o.out && save_model(o.out, net, d.sample, 1, &a) != GD_OK) return failed();
+    code = save_out(net, d, a);
+    if (code != DONE) return code;
     if (o.curve && gd_history_plot(h, o.curve) != GD_OK) return failed();
-    if (common.json) print_json(h, &a, net);
-    if (o.out && !common.quiet && !common.json) {
-        printf("Saved %s.\n", o.out);
-        if (ends_with(o.out, ".onnx") && a.channels)
-            printf("Try: %s predict %s IMAGE\n", program, o.out);
-    }
-    free_model_info(&a);
+    if (common.json) print_json(h, a, net);
+    print_saved(a);
     return gd_history_interrupted(h) ? INTERRUPTED : DONE;
+}
+
+static int run_train(int count, const char **words) {
+    data d;
+    model_info a;
+    if (count)
+        return usage_error(&train_command, "unexpected argument '%s'; all settings are options",
+                           words[0]);
+    int code = check_options();
+    if (code != DONE) return code;
+    const data_options from = {.spec = o.data,
+                               .validation = o.validation,
+                               .split = o.split,
+                               .augment = o.augment,
+                               .transform = o.transform,
+                               .seed = (uint64_t)common.seed};
+    code = open_data(&from, &d);
+    if (code != DONE) return code;
+    gd_module *net = make_model(o.model, &d, &a);
+    if (!net) return FAILED;
+    code = o.weights ? load_weights(net, d.sample) : DONE;
+    if (code == DONE) code = train_net(net, &d, &a);
+    free_model_info(&a);
+    return code;
 }
 
 const command train_command = {
@@ -228,6 +338,7 @@ const command train_command = {
         "      --checkpoints run --resume --out cifar.onnx --curve cifar.svg\n"
         "  gradus train --model m.onnx --data image_folder:photos,size=28,channels=1 --out "
         "tuned.onnx\n"
-        "  gradus train --model mlp --data csv:houses.csv,target=price --out price.onnx\n",
+        "  gradus train --model mlp --data csv:houses.csv,target=price --out price.onnx\n"
+        "  gradus train --model gpt --data text:book.txt,length=128 --out gpt.onnx\n",
     .options = options,
     .run = run_train};

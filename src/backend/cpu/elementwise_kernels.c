@@ -5,6 +5,7 @@
  * computes tile after tile. Operands of another dtype or layout are converted through a buffer of
  * one tile.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cpu/elementwise_job.h"
@@ -324,10 +325,23 @@ gd_dtype gd_ew_compute_dtype(const gd_kernel_call *call) {
     return gd_op_compute_dtype(call->op, in, call->n_in, call->out[0].dtype);
 }
 
-/*kernel elementwise.compiled  rank 10  run elementwise_compiled_run  workspace elementwise_compiled_workspace
+/* clone, cast */
+static bool is_copy(const gd_kernel_call *call) {
+    const gd_ir *ir = call->op->ir;
+    return ir->nodes[ir->output[0]].code == GD_IR_VAR && ir->n_outputs == 1 && call->n_in == 1 &&
+           call->in[0].rank == call->out[0].rank;
+}
+
+/*kernel elementwise.compiled  rank 10
  * Every elementwise op, by its generated kernel or the evaluator.
  */
 static gd_status elementwise_compiled_run(gd_kernel_call *call) { return gd_ew_run(call); }
+
+static void elementwise_compiled_describe(const gd_kernel_call *call, char *text, size_t size) {
+    const int type = gd_ew_type(gd_ew_compute_dtype(call));
+    if (!is_copy(call) && !gd_ew_compiled_kernel(call->op, call->op->ir, type))
+        snprintf(text, size, "evaluated");
+}
 
 gd_status gd_ew_run(gd_kernel_call *call) {
     if (call->n_in + call->n_out <= GD_EW_OPERANDS && run_small_contiguous(call)) return GD_OK;
@@ -339,8 +353,7 @@ gd_status gd_ew_run(gd_kernel_call *call) {
         return gd_fail(GD_E_UNSUPPORTED, "%d inputs and outputs; at most %d are supported",
                        j.n_in + j.n_out, GD_EW_OPERANDS);
     const gd_ir *ir = call->op->ir;
-    if (ir->nodes[ir->output[0]].code == GD_IR_VAR && ir->n_outputs == 1 && call->n_in == 1 &&
-        call->in[0].rank == call->out[0].rank) { /* clone, cast */
+    if (is_copy(call)) {
         gd_copy_elements(&call->out[0], &call->in[0]);
         return GD_OK;
     }

@@ -78,7 +78,7 @@ void gd_ew_set_compiled(bool on) { __atomic_store_n(&evaluator_only, !on, __ATOM
 bool gd_ew_uses_compiled(void) { return !__atomic_load_n(&evaluator_only, __ATOMIC_RELAXED); }
 
 bool gd_ew_is_worth_compiling(int64_t elements) {
-    const char *on = getenv("GRADUS_NATIVE");
+    const char *on = secure_getenv("GRADUS_NATIVE");
     return elements >= WORTH_COMPILING || (on && strcmp(on, "always") == 0);
 }
 

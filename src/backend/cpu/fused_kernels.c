@@ -39,7 +39,7 @@ static gd_reduction describe_reduction(const gd_kernel_call *k, const gd_ew_job 
 }
 
 /*kernel fused_reduction.blocked  rank 10  run fused_run  workspace fused_workspace
- * Sum, mean, max or min, floats.
+ * Sum, mean, max or min of an expression; floats.
  */
 static size_t fused_workspace(const gd_kernel_call *k) {
     const gd_view reduced = reduced_view(k);

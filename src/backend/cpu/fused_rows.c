@@ -353,7 +353,7 @@ static void run_rows_task(void *arg, int64_t task) {
 }
 
 /*kernel fused_reduction.rows  rank 20
- * Row programs; all floats.
+ * Reductions of rows whose results are used element by element; all floats.
  */
 static bool fused_reduction_rows_match(const gd_kernel_call *k) {
     return k->op->fusion->rows != NULL;

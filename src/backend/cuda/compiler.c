@@ -76,7 +76,7 @@ static void find_in_folder(const char *folder, int length, const char *below) {
 static void find_library_file(void) {
     static const char *const usual[] = {"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu",
                                         "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"};
-    const char *home = getenv("CUDA_HOME"), *folders = getenv("LD_LIBRARY_PATH");
+    const char *home = secure_getenv("CUDA_HOME"), *folders = secure_getenv("LD_LIBRARY_PATH");
     if (home) find_in_folder(home, (int)strlen(home), "/lib64");
     while (folders && *folders) {
         const int length = (int)strcspn(folders, ":");

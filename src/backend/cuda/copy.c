@@ -44,6 +44,7 @@ static gd_status run_copy(gd_kernel_call *call) {
 }
 
 /*kernel clone.views  checked  run run_copy
+ * Copies between views of any strides and dtypes.
  */
 
 #include "backend/cuda/copy.gen.h"

@@ -123,6 +123,7 @@ static bool match_list(const gd_kernel_call *call) {
 }
 
 /*kernel elementwise_list.copies  rank 20  checked  run run_list  match match_list
+ * Casts and copies of the entries of a list, many in one launch.
  */
 
 #include "backend/cuda/copy_list.gen.h"

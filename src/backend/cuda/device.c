@@ -107,11 +107,13 @@ static gd_status open_device(int number, gd_device *d, gd_cuda_state *s) {
 
 GD_API const gd_backend_info gradus_backend_info = GD_BACKEND_INFO("cuda");
 
-/* Devices that are too old are left out; if all are, the failure of the last one remains. */
+/* Devices that are too old are left out; if all are, the failure of the last one remains. The kernels
+ * are there without a device, too, for lists. */
 GD_API gd_status gradus_backend_open(const gd_host *host, gd_backend *backend) {
     gd_cuda_host = host;
     api.fusion = gd_cuda_fusion_rules();
-    gd_status status = gd_cuda_load_driver();
+    gd_status status = gd_cuda_collect_kernels(&backend->kernels, &backend->n_kernels);
+    if (status == GD_OK) status = gd_cuda_load_driver();
     if (status != GD_OK) return status;
     int count = 0, opened = 0;
     gd_cuda.cuDeviceGetCount(&count);
@@ -121,6 +123,7 @@ GD_API gd_status gradus_backend_open(const gd_host *host, gd_backend *backend) {
         if (status == GD_OK) device_list[opened] = &devices[opened], opened++;
     }
     if (opened == 0) return status;
-    *backend = (gd_backend){.devices = device_list, .n_devices = opened};
-    return gd_cuda_collect_kernels(&backend->kernels, &backend->n_kernels);
+    backend->devices = device_list;
+    backend->n_devices = opened;
+    return GD_OK;
 }

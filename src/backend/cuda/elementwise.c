@@ -3,6 +3,7 @@
  * The build has compiled kernels for all ops of the library and their gradients. Fused ops, and ops
  * that the program defines, have kernels that are compiled for the dtypes of a call.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/expression.h"
@@ -26,7 +27,19 @@ static gd_status run_built(gd_kernel_call *call) {
                                 GD_CUDA_EXPRESSION_THREADS, &a.elements);
 }
 
+/* Vectors need contiguous, aligned operands. */
+static void describe_variant(const gd_kernel_call *call, bool any_dtypes, char *text, size_t size) {
+    gd_cuda_arguments a;
+    gd_cuda_fill_arguments(call, gd_cuda_op_of(call->op), any_dtypes, &a);
+    snprintf(text, size, "%s", a.variant == GD_CUDA_VECTORS ? "vectors" : "single elements");
+}
+static void describe_built(const gd_kernel_call *call, char *text, size_t size) {
+    describe_variant(call, true, text, size);
+}
+
 /*kernel elementwise.built  rank 30  checked  mixed  run run_built  match match_built
+ *        describe describe_built
+ * The kernels of the op that the build has compiled.
  */
 
 /* --- kernels that are compiled for a call ----------------------------------------------------- */
@@ -96,7 +109,13 @@ static void release_compiled(gd_device *d, void *prepared) {
     gd_cuda_host->release(prepared);
 }
 
-/*kernel elementwise.compiled  rank 20  checked  mixed  run run_compiled  match match_compiled  prepare prepare_compiled  release release_compiled
+static void describe_compiled(const gd_kernel_call *call, char *text, size_t size) {
+    describe_variant(call, false, text, size);
+}
+
+/*kernel elementwise.compiled  rank 20  checked  mixed  run run_compiled  match match_compiled
+ *        prepare prepare_compiled  release release_compiled  describe describe_compiled
+ * Fused ops, and those that a program defines, compiled by NVRTC for the dtypes of a call.
  */
 
 #include "backend/cuda/elementwise.gen.h"

@@ -222,13 +222,6 @@ static void merge_dims(const gd_cuda_op *x, const operand_list *o, int rank, con
     }
 }
 
-static gd_cuda_divisor divisor_of(int64_t d) {
-    gd_cuda_divisor result = {.divisor = (unsigned)d};
-    while ((1ull << result.shift) < (uint64_t)d) result.shift++;
-    result.magic = (unsigned)((((1ull << result.shift) - (uint64_t)d) << 32) / (uint64_t)d + 1);
-    return result;
-}
-
 /* Whether indices and the offsets of all operands have 31 bits. */
 static bool is_small(const call_shape *s, int n) {
     if (s->count > INT32_MAX) return false;
@@ -275,8 +268,8 @@ static bool fill_vectors(const gd_kernel_call *call, const gd_cuda_op *x, const 
             (uint64_t)(uint32_t)outer | (uint64_t)(uint32_t)middle << 32;
     }
     if (s->rank > 1) {
-        h->inner = divisor_of(s->dims[last] / GD_CUDA_VECTOR);
-        h->middle = divisor_of(s->dims[last - 1]);
+        h->inner = gd_cuda_divisor_of(s->dims[last] / GD_CUDA_VECTOR);
+        h->middle = gd_cuda_divisor_of(s->dims[last - 1]);
     }
     set_vector_blocks(x, a);
     return true;
@@ -291,7 +284,7 @@ static void fill_elements(const gd_kernel_call *call, const gd_cuda_op *x, const
                                 .wide = !is_small(s, o->n)};
     for (int d = 0; d < s->rank; d++) {
         h->dims[d] = s->dims[d];
-        if (!h->wide) h->divisors[d] = divisor_of(s->dims[d]);
+        if (!h->wide) h->divisors[d] = gd_cuda_divisor_of(s->dims[d]);
     }
     uint64_t *strides = a->elements.words + o->n + x->n_params;
     for (int k = 0; k < o->n; k++) {

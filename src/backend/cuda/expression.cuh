@@ -359,7 +359,7 @@ template <class E> E_FN void run_vectors(const vector_arguments<E> &a) {
     const long long vectors = h.count / GD_CUDA_VECTOR,
                     first = (long long)blockIdx.x * (U * THREADS) + threadIdx.x;
     const auto data = [&](int k) { return address_of(a.words[k]); };
-    const bool has_rows = h.inner.divisor != 0;
+    const bool has_rows = h.inner.by != 0;
     bool valid[U];
     long long column[U];
     unsigned middle[U], outer[U];
@@ -371,8 +371,8 @@ template <class E> E_FN void run_vectors(const vector_arguments<E> &a) {
         if (has_rows) {
             const unsigned v = (unsigned)column[u], row = divide(v, h.inner);
             outer[u] = divide(row, h.middle);
-            middle[u] = row - outer[u] * h.middle.divisor;
-            column[u] = v - row * h.inner.divisor;
+            middle[u] = row - outer[u] * h.middle.by;
+            column[u] = v - row * h.inner.by;
         }
     }
     compute_vectors<E, U>(
@@ -409,7 +409,7 @@ E_FN void offsets_narrow(const gd_cuda_general_head &h, const unsigned long long
 #pragma unroll 1
     for (int d = h.rank; d-- > 0;) {
         const unsigned rest = d > 0 ? divide(i, h.divisors[d]) : 0;
-        const int index = (int)(i - rest * h.divisors[d].divisor);
+        const int index = (int)(i - rest * h.divisors[d].by);
 #pragma unroll
         for (int k = 0; k < N; k++) at[k] += index * (int)strides[k * GD_CUDA_EXPRESSION_RANK + d];
         i = rest;

@@ -13,6 +13,7 @@
 #ifndef GRADUS_BACKEND_CUDA_EXPRESSION_ARGS_H
 #define GRADUS_BACKEND_CUDA_EXPRESSION_ARGS_H
 
+#include "backend/cuda/divisor.h"
 #include "backend/cuda/error_word.h"
 
 enum {
@@ -23,11 +24,6 @@ enum {
     GD_CUDA_LIST_CHUNK = 4096,   /* elements of a list's entry that one block computes */
     GD_CUDA_LIST_WORDS = 500,    /* words of a list: its parameters are at most 4 KB */
 };
-
-/* Division of numbers below 2^31 by a constant: n / d = (high half of n * magic + n) >> shift. */
-typedef struct gd_cuda_divisor {
-    unsigned divisor, magic, shift;
-} gd_cuda_divisor;
 
 /* The shape has up to three merged dimensions: outermost, middle, innermost. The last one is
  * contiguous in every operand, or the operand is broadcast along it. If `inner` is set, it is a

@@ -13,6 +13,7 @@
  */
 #include "backend/cuda/fused_reduction.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/fusion.h"
@@ -374,7 +375,21 @@ static gd_status run_reduction(gd_kernel_call *call) {
                                  arguments);
 }
 
-/*kernel fused_reduction.expression  rank 20  checked  run run_reduction  match match_reduction  prepare prepare_reduction
+static void describe_reduction(const gd_kernel_call *call, char *text, size_t size) {
+    gd_kernel_source source;
+    gd_scalar_args args;
+    reduction_head h;
+    if (describe_call(call, &source, &args, &h) != GD_OK) return;
+    snprintf(text, size, "%s, %d part%s",
+             h.mode == COLUMNS ? "a thread for each column"
+             : h.width == WARP ? "a warp for each row"
+                               : "a block for each row",
+             (int)h.parts, h.parts == 1 ? "" : "s");
+}
+
+/*kernel fused_reduction.blocks  rank 20  checked  run run_reduction  match match_reduction
+ *        prepare prepare_reduction  describe describe_reduction
+ * A sum, mean, max or min of an expression, compiled by NVRTC.
  */
 
 #include "backend/cuda/fused_reduction.gen.h"

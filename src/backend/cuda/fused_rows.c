@@ -7,6 +7,7 @@
  */
 #include "backend/cuda/fused_rows.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/kernels.h"
@@ -168,7 +169,15 @@ static gd_status run_rows(gd_kernel_call *call) {
     return GD_OK;
 }
 
-/*kernel fused_reduction.rows  rank 20  checked  run run_rows  match match_rows  prepare prepare_rows  release release_rows
+static void describe_rows(const gd_kernel_call *call, char *text, size_t size) {
+    const gd_cuda_row_kernel *k = &((const prepared_rows *)call->prepared)->kernel;
+    snprintf(text, size, "%d thread%s for each row%s", k->threads, k->threads == 1 ? "" : "s",
+             k->vectors ? "" : ", read in each pass");
+}
+
+/*kernel fused_reduction.rows  rank 20  checked  run run_rows  match match_rows
+ *        prepare prepare_rows  release release_rows  describe describe_rows
+ * Reductions of rows whose results are used element by element, compiled by NVRTC.
  */
 
 #include "backend/cuda/fused_rows.gen.h"

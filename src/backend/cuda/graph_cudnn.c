@@ -1,7 +1,10 @@
 /* graph_cudnn.c - see graph_cudnn.h. */
 #include "backend/cuda/graph_cudnn.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "backend/cuda/kernels.h"
 
 /* --- graphs ----------------------------------------------------------------------------------- */
 
@@ -133,9 +136,9 @@ static cudnnHandle_t find_build_handle(gd_device *d) {
     return *known;
 }
 
-/* Whether the notes of a configuration's engine allow it. An engine whose notes cannot be read is
- * not allowed. */
-static bool notes_allow(cudnnBackendDescriptor_t config, unsigned forbidden) {
+/* Whether the notes of a configuration's engine allow it, and the engine's number. An engine whose
+ * notes cannot be read is not allowed. */
+static bool notes_allow(cudnnBackendDescriptor_t config, unsigned forbidden, int64_t *number) {
     enum { MOST = 32 };
     cudnnBackendNumericalNote_t notes[MOST];
     cudnnBackendDescriptor_t engine = NULL;
@@ -149,6 +152,9 @@ static bool notes_allow(cudnnBackendDescriptor_t config, unsigned forbidden) {
                                         CUDNN_TYPE_NUMERICAL_NOTE, MOST, &count, notes) == 0;
     for (int64_t i = 0; allowed && i < count && i < MOST; i++)
         if (forbidden >> notes[i] & 1) allowed = false;
+    if (gd_dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
+                                        &count, number) != 0)
+        *number = -1;
     gd_dnn.cudnnBackendDestroyDescriptor(engine);
     return allowed;
 }
@@ -179,7 +185,8 @@ static cudnnBackendDescriptor_t finalize_plan(cudnnHandle_t handle, cudnnBackend
 static cudnnBackendDescriptor_t search_heuristic(cudnnHandle_t handle, gd_dnn_graph *g,
                                                  cudnnBackendDescriptor_t graph,
                                                  cudnnBackendHeurMode_t mode,
-                                                 const gd_dnn_choice *choice, int64_t *workspace) {
+                                                 const gd_dnn_choice *choice, int64_t *workspace,
+                                                 int64_t *engine) {
     enum { MOST = 64 };
     cudnnBackendDescriptor_t configs[MOST], plan = NULL;
     int64_t found = 0;
@@ -199,7 +206,7 @@ static cudnnBackendDescriptor_t search_heuristic(cudnnHandle_t handle, gd_dnn_gr
         found = 0;
     int chosen = 0;
     for (; !plan && chosen < found && chosen < n; chosen++)
-        if (notes_allow(configs[chosen], forbidden))
+        if (notes_allow(configs[chosen], forbidden, engine))
             plan = finalize_plan(handle, configs[chosen], choice->workspace_bytes, workspace);
     if (plan) { /* keep the heuristic and the chosen configuration only */
         cudnnBackendDescriptor_t *kept = &g->descriptors[before + 1], config = configs[chosen - 1],
@@ -228,7 +235,8 @@ static gd_status build_plan(gd_device *d, gd_dnn_graph *g, const gd_dnn_choice *
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     int64_t workspace = 0;
     for (int i = 0; i < 2 && !plan->plan; i++)
-        plan->plan = search_heuristic(handle, g, graph, modes[i], choice, &workspace);
+        plan->plan =
+            search_heuristic(handle, g, graph, modes[i], choice, &workspace, &plan->engine);
     plan->workspace_bytes = (size_t)workspace;
     return GD_OK;
 }
@@ -261,6 +269,12 @@ void gd_dnn_free_plan(gd_dnn_plan *plan) {
     gd_dnn.cudnnBackendDestroyDescriptor(plan->plan);
     gd_dnn_end_graph(&plan->graph);
     gd_cuda_host->release(plan);
+}
+
+void gd_dnn_describe_plan(const gd_dnn_plan *plan, char *text, size_t size) {
+    char workspace[32];
+    snprintf(text, size, "engine %lld%s", (long long)plan->engine,
+             gd_cuda_workspace_text(plan->workspace_bytes, workspace, sizeof workspace));
 }
 
 /* --- execution -------------------------------------------------------------------------------- */

@@ -103,6 +103,7 @@ enum {
 
 typedef struct gd_dnn_plan {
     cudnnBackendDescriptor_t plan;
+    int64_t engine; /* cuDNN's number of the engine; -1: unknown */
     size_t workspace_bytes;
     gd_dnn_graph graph; /* with the engine's descriptors, which the plan refers to */
 } gd_dnn_plan;
@@ -113,6 +114,8 @@ typedef struct gd_dnn_plan {
 gd_status gd_dnn_make_plan(gd_device *d, gd_dnn_graph *g, const gd_dnn_choice *choice,
                            gd_dnn_plan **plan);
 void gd_dnn_free_plan(gd_dnn_plan *plan); /* NULL is fine */
+/* "engine 38, 1.2 MB workspace" */
+void gd_dnn_describe_plan(const gd_dnn_plan *plan, char *text, size_t size);
 
 /* Queues the plan on the compute stream: tensor ids[i] is at pointers[i]. */
 gd_status gd_dnn_run_plan(gd_device *d, const gd_dnn_plan *plan, int n, const int64_t *ids,

@@ -100,6 +100,9 @@ static inline bool gd_cuda_is_aligned(const void *address) {
     return ((uintptr_t)address & 15) == 0;
 }
 
+/* For descriptions of calls: ", 1.2 MB workspace"; nothing if there is none. Returns `text`. */
+const char *gd_cuda_workspace_text(size_t bytes, char *text, size_t size);
+
 static inline bool gd_cuda_is_contiguous(const gd_view *v) {
     int64_t stride = 1;
     for (int i = v->rank; i-- > 0; stride *= v->dims[i])

@@ -14,7 +14,7 @@ static void *open_in(const char *folder, const char *name) {
 
 void *gd_cuda_open_library(const char *const *names) {
     char home[512] = "";
-    const char *set = getenv("CUDA_HOME");
+    const char *set = secure_getenv("CUDA_HOME"); /* not in a set-user-ID program */
     if (set) snprintf(home, sizeof home, "%s/lib64", set);
     const char *const folders[] = {set ? home : NULL, NULL, "/usr/local/cuda/lib64"};
     for (int i = set ? 0 : 1; i < 3; i++)

@@ -66,6 +66,27 @@ static void print_call_body(FILE *out, const op *o) {
     fputs("}\n\n", out);
 }
 
+static void print_numbers_call(FILE *out, const op *o) {
+    const gd_record *r = &o->record;
+    print_numbers_prototype(out, o);
+    fputs(" {\n", out);
+    const bool inplace = !is_operand(o, 0);
+    if (inplace) fprintf(out, "    gd_operand written = {.tensor = %s};\n", r->inputs[0].name);
+    fputs("    gd_operand *const operands[] = {", out);
+    for (int i = 0; i < r->n_inputs; i++)
+        fprintf(out, "%s&%s", i ? ", " : "", i == 0 && inplace ? "written" : r->inputs[i].name);
+    fprintf(out,
+            "};\n    gd_scope *scope = gd_operands_begin(&gd_op_%s, site, operands, %#x);\n"
+            "    return gd_operands_end(scope, gd_%s_at(site",
+            r->name, deciding_inputs(o), r->name);
+    for (int i = 0; i < r->n_order; i++) {
+        const int k = r->order[i];
+        fprintf(out, ", %s%s", k < 0 ? r->attrs[~k].name : r->inputs[k].name,
+                k >= 0 && is_operand(o, k) ? ".tensor" : "");
+    }
+    fprintf(out, "%s));\n}\n\n", has_options(o) ? ", options" : "");
+}
+
 /* `inplace`: o is the in-place form, which shares the options struct. */
 static void print_call(FILE *out, const op *o, bool inplace) {
     const gd_record *r = &o->record;
@@ -86,12 +107,14 @@ static void print_call(FILE *out, const op *o, bool inplace) {
     }
     print_prototype(out, o);
     print_call_body(out, o);
+    if (takes_numbers(o)) print_numbers_call(out, o);
 }
 
 void write_calls(void) {
     FILE *out = begin_output("op_calls.c");
     fputs("/* Written by the build from the op records. */\n#include <string.h>\n\n#include "
-          "\"gradus/ops.h\"\n#include \"dispatch/call.h\"\n#include \"dispatch/op.h\"\n\n",
+          "\"gradus/ops.h\"\n#include \"dispatch/call.h\"\n#include \"dispatch/op.h\"\n#include "
+          "\"dispatch/operand.h\"\n\n",
           out);
     for (int i = 0; i < n_ops; i++) {
         print_call(out, ops[i], false);

@@ -57,7 +57,8 @@ static const factory_kind kinds[] = {
      "optim/optimizer.h",
      "gradus/tensor.h",
      "Optimizers",
-     "Every optimizer, as its constructor (optim.h). Formulas are PyTorch's.",
+     "Every optimizer, as its constructors (optim.h): for a list of parameters, and with _of for a "
+     "module, whose later parameters it takes in. Formulas are PyTorch's.",
      {"check", "slots", "update"}},
     {"schedule",
      "lr",
@@ -93,7 +94,7 @@ static const factory_kind kinds[] = {
      "gradus/dataset.h",
      "Datasets",
      "Every dataset that reads files or generates samples, as its constructor (dataset.h).",
-     {"check", "open", "get", "name", "close", "gather"}},
+     {"check", "open", "get", "name", "close", "gather", "layout"}},
     {"transform",
      "transform",
      "gd_transform *",
@@ -229,13 +230,36 @@ static void print_params_line(FILE *out, const gd_record *r, const char *quote) 
     fputs(".", out);
 }
 
-static void print_factory_comment(FILE *out, const factory *m) {
+static bool has_groups(const factory_kind *k) { return strcmp(k->word, "optimizer") == 0; }
+
+/* An optimizer has a second constructor, gd_optim_NAME_of, for the parameters of a module. */
+static int constructor_count(const factory_kind *k) { return has_groups(k) ? 2 : 1; }
+static const char *suffix_of(int constructor) { return constructor ? "_of" : ""; }
+static const char *type_of(const factory_kind *k, int constructor) {
+    return constructor ? "gd_module *" : k->type;
+}
+static const char *subject_of(const factory_kind *k, int constructor) {
+    return constructor ? "module" : k->subject;
+}
+
+/* gd_optim_adam(parameters) */
+static void print_call(FILE *out, const factory *m, int constructor) {
     const gd_record *r = &m->record;
-    fprintf(out, "/* gd_%s(%s", m->full, m->kind->subject ? m->kind->subject : "");
-    int n = m->kind->subject != NULL;
+    const char *subject = subject_of(m->kind, constructor);
+    fprintf(out, "gd_%s%s(%s", m->full, suffix_of(constructor), subject ? subject : "");
+    int n = subject != NULL;
     for (int i = 0; i < r->n_attrs; i++)
         if (r->attrs[i].required) fprintf(out, "%s%s", n++ ? ", " : "", r->attrs[i].name);
-    fputs(")\n * ", out);
+    fputc(')', out);
+}
+
+static void print_factory_comment(FILE *out, const factory *m) {
+    const gd_record *r = &m->record;
+    for (int i = 0; i < constructor_count(m->kind); i++) {
+        fputs(i ? ", " : "/* ", out);
+        print_call(out, m, i);
+    }
+    fputs("\n * ", out);
     for (const char *c = r->doc; *c; c++) {
         fputc(*c, out);
         if (*c == '\n') fputs(" * ", out);
@@ -265,6 +289,7 @@ static void print_struct(FILE *out, const factory *m) {
     const gd_record *r = &m->record;
     if (r->n_attrs == 0) return;
     fprintf(out, "typedef struct gd_%s_options {\n", m->full);
+    fputs(BY_NAME, out);
     for (int i = 0; i < r->n_attrs; i++) {
         const char *type = attr_c_type(&r->attrs[i]);
         fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ",
@@ -276,31 +301,34 @@ static void print_struct(FILE *out, const factory *m) {
             m->full);
 }
 
-static void print_factory_prototype(FILE *out, const factory *m) {
-    fprintf(out, "%sgd_%s_at(const char *site", m->kind->returns, m->full);
-    if (m->kind->type)
-        fprintf(out, ", %s%s%s", m->kind->type, strchr(m->kind->type, '*') ? "" : " ",
-                m->kind->subject);
+static void print_factory_prototype(FILE *out, const factory *m, int constructor) {
+    const char *type = type_of(m->kind, constructor);
+    fprintf(out, "%sgd_%s%s_at(const char *site", m->kind->returns, m->full,
+            suffix_of(constructor));
+    if (type)
+        fprintf(out, ", %s%s%s", type, strchr(type, '*') ? "" : " ",
+                subject_of(m->kind, constructor));
     if (m->record.n_attrs) fprintf(out, ", const gd_%s_options *options", m->full);
     fputc(')', out);
 }
 
 /* The macro's arguments end with an underscore, because the struct's fields have the same names. */
-static void print_factory_macro(FILE *out, const factory *m) {
+static void print_factory_macro(FILE *out, const factory *m, int constructor) {
     const gd_record *r = &m->record;
-    int n = m->kind->subject != NULL, options = 0, first = 1;
-    fprintf(out, "#define gd_%s(%s", m->full, m->kind->subject ? m->kind->subject : "");
+    const char *subject = subject_of(m->kind, constructor), *suffix = suffix_of(constructor);
+    int n = subject != NULL, options = 0, first = 1;
+    fprintf(out, "#define gd_%s%s(%s", m->full, suffix, subject ? subject : "");
     for (int i = 0; i < r->n_attrs; i++) {
         if (r->attrs[i].required) fprintf(out, "%s%s_", n++ ? ", " : "", r->attrs[i].name);
         options += !r->attrs[i].required;
     }
-    fprintf(out, "%s) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE",
+    fprintf(out, "%s) \\\n    GD_WITH_OPTIONS_(gd_%s%s_at(GD_HERE",
             !options ? ""
             : n      ? ", ..."
                      : "...",
-            m->full);
-    if (m->kind->subject) fprintf(out, ", %s", m->kind->subject);
-    const bool required = n > (m->kind->subject != NULL);
+            m->full, suffix);
+    if (subject) fprintf(out, ", %s", subject);
+    const bool required = n > (subject != NULL);
     if (r->n_attrs) {
         fprintf(out, ", %s(gd_%s_options, (", required ? "GD_MADE_WITH_" : "GD_OPTIONS_", m->full);
         for (int i = 0; i < r->n_attrs; i++) {
@@ -321,14 +349,12 @@ static void print_factory_macro(FILE *out, const factory *m) {
                 fprintf(out, "%s%s_", first ? "" : ", ", r->attrs[i].name);
                 first = 0;
             }
-        fprintf(out, ")%s)", options ? " __VA_OPT__(,) __VA_ARGS__" : "");
+        fprintf(out, ")%s)", options ? ", __VA_ARGS__" : ", ");
     }
     fputs("))\n\n", out);
 }
 
 /* --- groups of an optimizer ------------------------------------------------------------------- */
-
-static bool has_groups(const factory_kind *k) { return strcmp(k->word, "optimizer") == 0; }
 
 /* The options of a group of parameters: those of all optimizers, each once, with no defaults.
  * Options of the same name have the same type; bools are integers, so that "not given" is a
@@ -378,7 +404,7 @@ static void print_group(FILE *out) {
         fprintf(out, "%s.%s = ", i ? ", " : "", g->record.attrs[i].name);
         print_default(out, &g->record.attrs[i], IN_MACRO);
     }
-    fputs(") __VA_OPT__(,) __VA_ARGS__)))\n\n", out);
+    fputs("), __VA_ARGS__)))\n\n", out);
 }
 
 static void write_kind(const factory_kind *k) {
@@ -393,21 +419,23 @@ static void write_kind(const factory_kind *k) {
         "the records.\n */\n",
         k->file, k->about);
     fprintf(out,
-            "#ifndef %s\n#define %s\n\n#include \"%s\"\n#include \"gradus/ops.h\"\n#include "
+            "#ifndef %s\n#define %s\n\n%s#include \"%s\"\n#include \"gradus/ops.h\"\n#include "
             "\"gradus/options.h\"\n"
             "#include \"gradus/scope.h\"\n\n#ifdef __cplusplus\n#if defined(__clang__)\n#pragma "
             "clang diagnostic push\n"
             "#pragma clang diagnostic ignored \"-Wreturn-type-c-linkage\"\n#endif\nextern \"C\" "
             "{\n#endif\n\n",
-            guard, guard, k->includes);
+            guard, guard, SYSTEM_HEADER, k->includes);
     for (int i = 0; i < n_factories; i++) {
         if (factories[i]->kind != k) continue;
         print_factory_comment(out, factories[i]);
         print_struct(out, factories[i]);
-        fputs("GD_API ", out);
-        print_factory_prototype(out, factories[i]);
-        fputs(";\n", out);
-        print_factory_macro(out, factories[i]);
+        for (int c = 0; c < constructor_count(k); c++) {
+            fputs("GD_API ", out);
+            print_factory_prototype(out, factories[i], c);
+            fputs(";\n", out);
+            print_factory_macro(out, factories[i], c);
+        }
     }
     if (has_groups(k)) print_group(out);
     fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic "
@@ -498,10 +526,13 @@ static void write_factory_calls(void) {
                     "gd_%s_options gd_%s_defaults(void) { return *(const gd_%s_options "
                     "*)gd_factory_%s.record.defaults; }\n",
                     m->full, m->full, m->full, m->full);
-        print_factory_prototype(out, m);
-        fprintf(out, " {\n    return gd_%s_make(site, &gd_factory_%s, %s%s%s);\n}\n\n",
-                m->kind->word, m->full, m->kind->subject ? m->kind->subject : "",
-                m->kind->subject ? ", " : "", m->record.n_attrs ? "options" : "NULL");
+        for (int c = 0; c < constructor_count(m->kind); c++) {
+            const char *subject = subject_of(m->kind, c);
+            print_factory_prototype(out, m, c);
+            fprintf(out, " {\n    return gd_%s_make%s(site, &gd_factory_%s, %s%s%s);\n}\n\n",
+                    m->kind->word, suffix_of(c), m->full, subject ? subject : "",
+                    subject ? ", " : "", m->record.n_attrs ? "options" : "NULL");
+        }
     }
     print_attrs(out, &group_factory()->record);
     fprintf(
@@ -531,6 +562,16 @@ static void print_page_row(FILE *out, const gd_op_attr *a) {
     fprintf(out, "%s |\n", a->doc);
 }
 
+/* The options that a layer can infer, in a sentence: "`in_features` may be `GD_ANY` ...". */
+static void print_finds(FILE *out, const gd_record *r) {
+    for (int i = 0; i < r->n_finds; i++) {
+        const gd_record_find *f = &r->finds[i];
+        fprintf(out, "%s`%s` may be `GD_ANY` (in text `any`): size %d of %s in the first call.%s",
+                i ? " " : "\n", f->option, f->axis, r->inputs[f->input].name,
+                i + 1 < r->n_finds ? "" : "\n");
+    }
+}
+
 static void write_kind_page(const factory_kind *k) {
     char name[80];
     snprintf(name, sizeof name, "%s.md", k->file);
@@ -543,19 +584,21 @@ static void write_kind_page(const factory_kind *k) {
     for (int i = 0; i < n_factories; i++) {
         const gd_record *r = &factories[i]->record;
         if (factories[i]->kind != k) continue;
-        fprintf(out, "### `gd_%s(%s", factories[i]->full, k->subject ? k->subject : "");
-        int n = k->subject != NULL, options = 0;
-        for (int a = 0; a < r->n_attrs; a++) {
-            if (r->attrs[a].required) fprintf(out, "%s%s", n++ ? ", " : "", r->attrs[a].name);
-            options += !r->attrs[a].required;
+        for (int c = 0; c < constructor_count(k); c++) {
+            fputs(c ? ", `" : "### `", out);
+            print_call(out, factories[i], c);
+            fputc('`', out);
         }
-        fputs(")`\n\n", out);
+        fputs("\n\n", out);
+        int options = 0;
+        for (int a = 0; a < r->n_attrs; a++) options += !r->attrs[a].required;
         print_doc(out, r->doc);
         if (r->n_inputs) {
             fputs("\n", out);
             print_params_line(out, r, "`");
             fputs("\n", out);
         }
+        print_finds(out, r);
         if (options) fputs("\n| option | type | default | |\n|---|---|---|---|\n", out);
         for (int a = 0; a < r->n_attrs; a++)
             if (!r->attrs[a].required) print_page_row(out, &r->attrs[a]);

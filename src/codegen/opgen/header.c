@@ -156,6 +156,57 @@ void print_prototype(FILE *out, const op *o) {
     fputc(')', out);
 }
 
+/* --- calls with numbers ----------------------------------------------------------------------- */
+
+static bool is_inplace(const op *o) { return o->record.name[strlen(o->record.name) - 1] == '_'; }
+
+bool takes_numbers(const op *o) {
+    const gd_record *r = &o->record;
+    if (!(r->flags & GD_OP_ELEMENTWISE) || (r->flags & GD_OP_INTERNAL) || r->n_inputs < 2)
+        return false;
+    for (int i = 0; i < r->n_inputs; i++)
+        if (r->inputs[i].mutated || r->inputs[i].variadic || r->inputs[i].option) return false;
+    if (r->n_inputs > (is_inplace(o) ? 2 : 3) || visible_outputs(o) != 1)
+        die(o->source->path, o->line, "operand.h has no macro for numbers in this call");
+    for (int i = 0; i < r->n_inputs; i++)
+        if (r->order[i] != i)
+            die(o->source->path, o->line, "its inputs must be its first arguments");
+    return true;
+}
+
+bool is_operand(const op *o, int input) { return takes_numbers(o) && !(is_inplace(o) && !input); }
+
+/* Which inputs decide the dtype of a number: those with a gradient, if some have one. The condition
+ * of `where` has none. */
+unsigned deciding_inputs(const op *o) {
+    const gd_record *r = &o->record;
+    unsigned with = 0;
+    for (int i = 0; i < r->n_inputs; i++)
+        for (int k = 0; k < r->n_exprs; k++)
+            if (r->exprs[k].name[0] == 'g' && strcmp(r->exprs[k].name + 1, r->inputs[i].name) == 0)
+                with |= 1u << i;
+    return with ? with : (1u << r->n_inputs) - 1;
+}
+
+void print_numbers_prototype(FILE *out, const op *o) {
+    const gd_record *r = &o->record;
+    fprintf(out, "gd_tensor *gd_%s_numbers_at(const char *site", r->name);
+    for (int i = 0; i < r->n_order; i++) {
+        const int k = r->order[i];
+        if (k >= 0)
+            fprintf(out, ", %s%s", is_operand(o, k) ? "gd_operand " : "gd_tensor *",
+                    r->inputs[k].name);
+        else {
+            const char *type = attr_c_type(&r->attrs[~k]);
+            fprintf(out, ", %s%s%s", type, strchr(type, '*') ? "" : " ", r->attrs[~k].name);
+        }
+    }
+    if (has_options(o)) fprintf(out, ", const gd_%s_options *options", r->name);
+    fputc(')', out);
+}
+
+/* --- macros ----------------------------------------------------------------------------------- */
+
 /* Prints the parameters of a call's macro. */
 static void print_parameters(FILE *out, const gd_record *r) {
     for (int i = 0; i < r->n_order; i++) {
@@ -166,8 +217,9 @@ static void print_parameters(FILE *out, const gd_record *r) {
 
 /* Prints the arguments that the macro passes on. A `number` keeps the type that the user gave
  * it. */
-static void print_arguments(FILE *out, const gd_record *r) {
-    for (int i = 0; i < r->n_order; i++) {
+static void print_arguments(FILE *out, const op *o) {
+    const gd_record *r = &o->record;
+    for (int i = takes_numbers(o) ? r->n_inputs : 0; i < r->n_order; i++) {
         int k = r->order[i];
         bool number = k < 0 && r->attrs[~k].type == GD_ATTR_NUMBER;
         fprintf(out, number ? ", gd_number_of(%s)" : ", %s",
@@ -219,12 +271,17 @@ static void print_comment(FILE *out, const op *o) {
     fputs(" */\n", out);
 }
 
+const char BY_NAME[] = "    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});\n";
+const char SYSTEM_HEADER[] = "#if defined(__GNUC__) && !defined(__clang__)\n"
+                             "#pragma GCC system_header /* as in options.h */\n#endif\n\n";
+
 static void print_options(FILE *out, const op *o) {
     const gd_record *r = &o->record;
     bool tensors = false;
     for (int i = 0; i < r->n_inputs; i++) tensors |= r->inputs[i].option;
     if (r->n_attrs == 0 && !tensors) return;
     fprintf(out, "typedef struct gd_%s_options {\n", r->name);
+    if (has_options(o)) fputs(BY_NAME, out);
     for (int i = 0; i < r->n_attrs; i++) {
         const char *type = attr_c_type(&r->attrs[i]);
         fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ",
@@ -249,19 +306,32 @@ static void print_outputs(FILE *out, const op *o) {
     fprintf(out, ";\n} gd_%s_outputs;\n", r->name);
 }
 
+/* Prints the beginning of the macro's call, with all arguments but options. */
+static void print_macro_call(FILE *out, const op *o) {
+    const gd_record *r = &o->record;
+    if (takes_numbers(o)) {
+        if (is_inplace(o)) fputs("GD_OPERANDS_INPLACE_(", out);
+        else fprintf(out, "GD_OPERANDS_%d_(", r->n_inputs);
+        fprintf(out, "gd_%s, __COUNTER__", r->name);
+        for (int i = 0; i < r->n_inputs; i++) fprintf(out, ", %s", r->inputs[i].name);
+        fputs(", (", out);
+    } else fprintf(out, "gd_%s_at(GD_HERE", r->name);
+    print_arguments(out, o);
+}
+
 static void print_macro(FILE *out, const op *o) {
     const gd_record *r = &o->record;
+    const char *end = takes_numbers(o) ? "))" : ")";
     fprintf(out, "#define gd_%s(", r->name);
     print_parameters(out, r);
     if (!has_options(o)) {
-        fprintf(out, ") gd_%s_at(GD_HERE", r->name);
-        print_arguments(out, r);
-        fputs(")\n\n", out);
+        fputs(") ", out);
+        print_macro_call(out, o);
+        fprintf(out, "%s\n\n", end);
         return;
     }
-    fprintf(out, "%s...) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE", r->n_order ? ", " : "",
-            r->name);
-    print_arguments(out, r);
+    fprintf(out, "%s...) \\\n    GD_WITH_OPTIONS_(", r->n_order ? ", " : "");
+    print_macro_call(out, o);
     fprintf(out, ", GD_OPTIONS_(gd_%s_options, (", r->name);
     int n = 0;
     for (int i = 0; i < r->n_attrs; i++) {
@@ -271,7 +341,19 @@ static void print_macro(FILE *out, const op *o) {
     }
     for (int i = 0; i < r->n_inputs; i++)
         if (r->inputs[i].option) fprintf(out, "%s.%s = NULL", n++ ? ", " : "", r->inputs[i].name);
-    fputs(") __VA_OPT__(,) __VA_ARGS__)))\n\n", out);
+    fprintf(out, "), __VA_ARGS__)%s)\n\n", end);
+}
+
+static void print_declarations(FILE *out, const op *o) {
+    fputs("GD_API ", out);
+    print_prototype(out, o);
+    fputs(";\n", out);
+    if (takes_numbers(o)) {
+        fputs("GD_API ", out);
+        print_numbers_prototype(out, o);
+        fputs(";\n", out);
+    }
+    print_macro(out, o);
 }
 
 /* --- words ------------------------------------------------------------------------------------ */
@@ -335,9 +417,16 @@ static const char preamble[] =
     " * \"reduction=sum\". gd_NAME_defaults() returns the options struct for gd_NAME_at, the "
     "function\n"
     " * that the macro calls and that bindings should call.\n"
+    " *\n"
+    " * The operands of elementwise ops of two tensors and more may be numbers (operand.h):\n"
+    " * gd_mul(x, 0.5). Then the function is gd_NAME_numbers_at.\n"
     " */\n"
-    "#ifndef GRADUS_OPS_H\n#define GRADUS_OPS_H\n\n#include <math.h>\n\n"
-    "#include \"gradus/op.h\"\n#include \"gradus/options.h\"\n#include \"gradus/tensor.h\"\n\n"
+    "#ifndef GRADUS_OPS_H\n#define GRADUS_OPS_H\n\n";
+
+static const char includes[] =
+    "#include <math.h>\n\n"
+    "#include \"gradus/op.h\"\n#include \"gradus/operand.h\"\n#include "
+    "\"gradus/options.h\"\n#include \"gradus/tensor.h\"\n\n"
     "#ifdef __cplusplus\n"
     "/* In C++ options structs have default values; they are still passed as in C. */\n"
     "#if defined(__clang__)\n"
@@ -350,6 +439,8 @@ static const char preamble[] =
 void write_header(void) {
     FILE *out = begin_output("gradus/ops.h");
     fputs(preamble, out);
+    fputs(SYSTEM_HEADER, out);
+    fputs(includes, out);
     fputs("/* --- words that options take --- */\n\n", out);
     print_words(out);
     for (int s = 0; s < n_sources; s++) {
@@ -360,10 +451,7 @@ void write_header(void) {
             print_comment(out, ops[i]);
             print_options(out, ops[i]);
             print_outputs(out, ops[i]);
-            fputs("GD_API ", out);
-            print_prototype(out, ops[i]);
-            fputs(";\n", out);
-            print_macro(out, ops[i]);
+            print_declarations(out, ops[i]);
             if (!ops[i]->record.inplace_too) continue;
             op inplace = *ops[i];
             char name[80];
@@ -372,10 +460,7 @@ void write_header(void) {
             if (inplace.record.n_attrs)
                 fprintf(out, "typedef gd_%s_options gd_%s_options;\n", inplace.record.name, name);
             inplace.record.name = name;
-            fputs("GD_API ", out);
-            print_prototype(out, &inplace);
-            fputs(";\n", out);
-            print_macro(out, &inplace);
+            print_declarations(out, &inplace);
         }
     }
     fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic "

@@ -1,31 +1,26 @@
 /* kernel_blocks.c - reads the blocks of kernels, and writes their tables.
  *
  *     / *kernel conv2d.winograd  rank 20  wide  dtypes f32 f16 bf16
+ *      * 3x3, stride 1, at least 16 channels.
+ *      * /
  *
- * The first line has the op, a dot, a name for the kernel, and words (CONTRIBUTING.md explains them).
- * A block may register the same functions for several ops: "softmax.rows, log_softmax.rows  ...", or
- * "conv{1,2,3}d.gemm ...". A comma at the end of a line continues the list on the next one. OP in the
- * name of a function stands for the op: "run run_OP".
+ * The head has the op, a dot, a name for the kernel, and words (CONTRIBUTING.md explains them). Lines
+ * below it that are indented further belong to it. The rest documents the kernel. A block may register
+ * the same functions for several ops: "softmax.rows, log_softmax.rows  ...", or "conv{1,2,3}d.gemm ...".
+ * OP in the name of a function stands for the op: "run run_OP".
  */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "codegen/kernel_words.h"
 #include "codegen/opgen/opgen.h"
 #include "codegen/opgen/variants.h"
 
 kernel kernels[MAX_KERNELS];
 int n_kernels;
 
-static const struct {
-    const char *word;
-    unsigned flag;
-} kernel_flags[] = {
-    {"contiguous", GD_KERNEL_CONTIGUOUS}, {"wide", GD_KERNEL_WIDE},
-    {"double", GD_KERNEL_DOUBLE},         {"checked", GD_KERNEL_CHECKED},
-    {"mixed", GD_KERNEL_MIXED},           {"strided", GD_KERNEL_STRIDED_RESULTS},
-};
 /* Functions of a kernel: OP_VARIANT_run, or another one that the block names. */
 static const struct {
     const char *word;
@@ -47,7 +42,6 @@ static const char *const dtype_names[] = {
 /* Ops without a record: the library runs them on every device (dispatch/kernel_table.c). */
 static const char *const library_ops[] = {"elementwise", "elementwise_list", "fused_reduction"};
 enum {
-    N_KERNEL_FLAGS = sizeof kernel_flags / sizeof *kernel_flags,
     N_KERNEL_FUNCTIONS = sizeof kernel_functions / sizeof *kernel_functions,
     N_LIBRARY_OPS = sizeof library_ops / sizeof *library_ops,
     MAX_WORDS = 96
@@ -61,10 +55,10 @@ static char *function_of(kernel *k, int which) {
 
 /* OP in the name stands for that of the op. */
 static void set_kernel_function(kernel *k, int which, const char *name) {
-    const char *mark = strstr(name, "OP");
-    const int before = (int)(mark ? mark - name : (long)strlen(name));
+    const char *found = strstr(name, "OP");
+    const int before = (int)(found ? found - name : (long)strlen(name));
     const int size = snprintf(function_of(k, which), sizeof k->run, "%.*s%s%s", before, name,
-                              mark ? k->op : "", mark ? mark + 2 : "");
+                              found ? k->op : "", found ? found + 2 : "");
     if (size >= (int)sizeof k->run)
         die(k->source->path, k->line, "the name '%s' is too long", name);
 }
@@ -75,10 +69,16 @@ static int find_dtype(const char *word) {
     return 0;
 }
 
+/* A word of a head, and its line. */
+typedef struct head_word {
+    char *text;
+    int line;
+} head_word;
+
 /* Takes the dtypes after the word "dtypes"; returns their number. */
-static int take_dtypes(kernel *k, char **words, int n) {
+static int take_dtypes(kernel *k, const head_word *words, int n) {
     int taken = 0;
-    for (int d; taken < n && (d = find_dtype(words[taken])) != 0; taken++) {
+    for (int d; taken < n && (d = find_dtype(words[taken].text)) != 0; taken++) {
         const size_t used = strlen(k->dtypes);
         snprintf(k->dtypes + used, sizeof k->dtypes - used, "%s1u << %d", used ? " | " : "", d);
     }
@@ -86,25 +86,27 @@ static int take_dtypes(kernel *k, char **words, int n) {
 }
 
 /* Takes a word of a kernel block and its values, if it has any. Returns how many words that are; 0:
- * there is no such word, or its value is missing. */
-static int take_kernel_word(kernel *k, char **words, int n) {
-    for (int i = 0; i < N_KERNEL_FLAGS; i++)
-        if (strcmp(words[0], kernel_flags[i].word) == 0) {
-            k->flags |= kernel_flags[i].flag;
+ * there is no such word, or its value is missing or wrong. */
+static int take_kernel_word(kernel *k, const head_word *words, int n) {
+    const char *word = words[0].text;
+    for (int i = 0; i < GD_KERNEL_FLAG_WORDS; i++)
+        if (strcmp(word, gd_kernel_flag_words[i].word) == 0) {
+            k->flags |= gd_kernel_flag_words[i].flag;
             return 1;
         }
     if (n < 2) return 0;
-    if (strcmp(words[0], "rank") == 0) {
-        k->rank = atoi(words[1]);
-        return 2;
+    if (strcmp(word, "rank") == 0) {
+        char *end;
+        k->rank = (int)strtol(words[1].text, &end, 10);
+        return *end ? 0 : 2;
     }
-    if (strcmp(words[0], "dtypes") == 0) {
+    if (strcmp(word, "dtypes") == 0) {
         const int taken = take_dtypes(k, words + 1, n - 1);
         return taken ? taken + 1 : 0;
     }
     for (int i = 0; i < N_KERNEL_FUNCTIONS; i++)
-        if (strcmp(words[0], kernel_functions[i].word) == 0) {
-            set_kernel_function(k, i, words[1]);
+        if (strcmp(word, kernel_functions[i].word) == 0) {
+            set_kernel_function(k, i, words[1].text);
             return 2;
         }
     return 0;
@@ -141,10 +143,11 @@ static void find_kernel_functions(kernel *k, const char *rules) {
 }
 
 /* Adds the kernel of one op. `name` is "conv2d.gemm", `rules` "convNd" for all variants. */
-static void add_kernel(source *s, int line, char *name, const char *rules, char **words, int n) {
+static void add_kernel(source *s, int line, char *name, const char *rules, const head_word *words,
+                       int n, const char *doc) {
     if (n_kernels == MAX_KERNELS) die(s->path, line, "more than %d kernels", MAX_KERNELS);
     kernel *k = &kernels[n_kernels++];
-    *k = (kernel){.source = s, .rank = 1, .line = line};
+    *k = (kernel){.source = s, .rank = 1, .line = line, .doc = doc};
     char *dot = strchr(name, '.');
     if (!dot || dot == name || !dot[1] || strlen(name) >= sizeof k->op)
         die(s->path, line, "'%s' is not op.variant", name);
@@ -153,42 +156,72 @@ static void add_kernel(source *s, int line, char *name, const char *rules, char 
     find_kernel_functions(k, rules);
     for (int i = 0, taken; i < n; i += taken) {
         taken = take_kernel_word(k, words + i, n - i);
-        if (!taken) die(s->path, line, "'%s' is no word of a kernel, or lacks a value", words[i]);
+        if (!taken)
+            die(s->path, words[i].line, "'%s' is no word of a kernel, or lacks a value",
+                words[i].text);
     }
     if (!k->run[0]) die(s->path, line, "no function %s_%s_run", k->op, k->variant);
+    if (!*doc) die(s->path, line, "no sentence below %s says what the kernel is", name);
     set_kernel_device(k);
     s->has_kernels = true;
 }
 
-/* Cuts the head of a block, all lines up to the first that does not end with a comma, into words. */
-static int head_words(char *text, char **words, const source *s, int line) {
+/* The text below the head, which ends before the first line that is not indented. The head ends with 0
+ * afterwards. */
+static char *cut_head(char *text) {
     char *end = text + strcspn(text, "\n");
-    while (*end && end > text && end[-1] == ',') end += 1 + strcspn(end + 1, "\n");
+    while (*end && end[1] == ' ') end += 1 + strcspn(end + 1, "\n");
+    char *rest = *end ? end + 1 : end;
     *end = 0;
+    return rest;
+}
+
+/* The text in one line. */
+static char *join_lines(const char *text) {
+    char *line = malloc(strlen(text) + 1), *to = line;
+    for (const char *c = text; *c; c++) {
+        const bool space = *c == ' ' || *c == '\n';
+        if (!space) *to++ = *c;
+        else if (to > line && to[-1] != ' ') *to++ = ' ';
+    }
+    while (to > line && to[-1] == ' ') to--;
+    *to = 0;
+    return line;
+}
+
+/* Cuts a head, which begins in this line, into words. */
+static int cut_words(char *text, head_word *words, const source *s, int line) {
     int n = 0;
-    for (char *w = strtok(text, " \n"); w; w = strtok(NULL, " \n")) {
+    for (char *c = text; *c; n++) {
+        for (; *c == ' ' || *c == '\n'; c++) line += *c == '\n';
+        if (!*c) break;
         if (n == MAX_WORDS) die(s->path, line, "more than %d words", MAX_WORDS);
-        words[n++] = w;
+        words[n] = (head_word){c, line};
+        c += strcspn(c, " \n");
+        if (*c == '\n') line++;
+        if (*c) *c++ = 0;
     }
     return n;
 }
 
 void add_kernels(source *s, const char *start, const char *end) {
     const int line = line_of(s, start);
-    char *text = block_text(start, end), *words[MAX_WORDS];
-    const int n = head_words(text, words, s, line);
+    char *text = block_text(start, end);
+    const char *doc = join_lines(cut_head(text)); /* not freed */
+    head_word words[MAX_WORDS];
+    const int n = cut_words(text, words, s, line);
     int names = 0;
-    while (names < n && words[names][strlen(words[names]) - 1] == ',')
-        words[names][strlen(words[names]) - 1] = 0, names++;
+    for (char *last; names < n && (last = strrchr(words[names].text, ',')) && !last[1]; names++)
+        *last = 0;
     if (++names > n) die(s->path, line, "a kernel block begins with op.variant");
     for (int i = 0; i < names; i++)
-        for (int k = 0; k < variant_count(words[i]); k++) {
-            const char *at = words[i];
-            char *name = variant_text(words[i], k, &at), rules[64];
-            if (!name) die(s->path, line, "expected '}' in %s", words[i]);
-            variant_rules_name(words[i], rules, sizeof rules);
+        for (int k = 0; k < variant_count(words[i].text); k++) {
+            const char *at = words[i].text;
+            char *name = variant_text(words[i].text, k, &at), rules[64];
+            if (!name) die(s->path, words[i].line, "expected '}' in %s", words[i].text);
+            variant_rules_name(words[i].text, rules, sizeof rules);
             rules[strcspn(rules, ".")] = 0;
-            add_kernel(s, line, name, rules, words + names, n - names);
+            add_kernel(s, words[i].line, name, rules, words + names, n - names, doc);
             free(name);
         }
     free(text);
@@ -217,7 +250,7 @@ void check_kernels(void) {
 void print_kernel_words(void) {
     puts("rank");
     puts("dtypes");
-    for (int i = 0; i < N_KERNEL_FLAGS; i++) puts(kernel_flags[i].word);
+    for (int i = 0; i < GD_KERNEL_FLAG_WORDS; i++) puts(gd_kernel_flag_words[i].word);
     for (int i = 0; i < N_KERNEL_FUNCTIONS; i++) puts(kernel_functions[i].word);
 }
 
@@ -230,6 +263,10 @@ static void print_kernel(FILE *out, kernel *k) {
     for (int i = 0; i < N_KERNEL_FUNCTIONS; i++)
         if (function_of(k, i)[0])
             fprintf(out, ", .%s = %s", kernel_functions[i].word, function_of(k, i));
+    if (k->doc[0]) {
+        fputs(", .doc = ", out);
+        print_string(out, k->doc);
+    }
     fputs("},\n", out);
 }
 

@@ -23,6 +23,7 @@ void write_layout(void) {
     for (int i = 0; i < n_ops; i++) {
         const gd_record *r = &ops[i]->record;
         hash_text(r->name);
+        if (has_options(ops[i])) hash_text(BY_NAME);
         for (int k = 0; k < r->n_inputs; k++) hash_text(r->inputs[k].name);
         for (int k = 0; k < r->n_outputs; k++) hash_text(r->outputs[k].name);
         for (int k = 0; k < r->n_attrs; k++) {

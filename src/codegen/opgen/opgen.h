@@ -58,6 +58,7 @@ typedef struct kernel {
     char run[64], match[64], workspace[64], scratch[64], prepare[64], release[64], describe[64],
         prefers_channels_last[64];
     char dtypes[160]; /* as an expression in C; "": any */
+    const char *doc;  /* in one line */
     int rank, line;
     unsigned flags;
     source *source;
@@ -142,7 +143,16 @@ void write_factories(void);
 void print_factory_words(void);
 void print_factory_counts(FILE *out);
 
+/* Calls with numbers as operands (gradus/operand.h): whether an op has them, whether an input may
+ * be a number, and bit i: input i decides the dtype of numbers. */
+bool takes_numbers(const op *o);
+bool is_operand(const op *o, int input);
+unsigned deciding_inputs(const op *o);
+void print_numbers_prototype(FILE *out, const op *o);
+
 /* Helpers that several files share. */
+extern const char BY_NAME[];       /* the first field of an options struct */
+extern const char SYSTEM_HEADER[]; /* the pragma of headers with variadic macros */
 void print_string(FILE *out, const char *text);
 /* The fields .onnx and .caffe of a record that has them, each after a comma. */
 void print_operators(FILE *out, const gd_record *record);

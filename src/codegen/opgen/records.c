@@ -238,8 +238,8 @@ static void print_op(FILE *out, op *o) {
     if (reference || raw)
         fprintf(out,
                 "static const gd_kernel %s_kernel_ = {.op = \"%s\", .variant = \"reference\", "
-                ".device = \"cpu\", "
-                ".flags = %s, .run = %s_%s",
+                ".device = \"cpu\", .flags = %s, .run = %s_%s, "
+                ".doc = \"The simplest implementation, with which the tests compare all others.\"",
                 r->name, r->name, reference ? "GD_KERNEL_DOUBLE" : "0", o->rules,
                 reference ? "reference" : "raw");
     if ((reference || raw) && has_rule(o, "workspace"))

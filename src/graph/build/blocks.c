@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "graph/build/graph.h"
 
 _Thread_local gd_building gd_this_building;
 
 gd_block gd_graph_begin(gd_graph *graph) {
+    GD_LIVE(graph);
     gd_thread *thread = &gd_this_thread;
     gd_block block = {thread->tracer};
     if (graph) thread->tracer = graph;

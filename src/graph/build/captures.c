@@ -31,8 +31,13 @@ bool gd_overlap(const gd_tensor *a, const gd_tensor *b) {
 /* Whether code that is differentiated or replayed as of `gd_as_of` sees this write. */
 static bool is_visible_write(const gd_written *w) { return gd_as_of == 0 || w->order < gd_as_of; }
 
+/* The latest write to the storage of a tensor; -1: none. */
+static int latest_write(const gd_graph *graph, const gd_tensor *tensor) {
+    return gd_map_find(&graph->latest_write, tensor->storage);
+}
+
 gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor) {
-    for (int i = graph->n_written; i-- > 0;)
+    for (int i = latest_write(graph, tensor); i >= 0; i = graph->written[i].before)
         if (is_visible_write(&graph->written[i]) && gd_same_view(graph->written[i].tensor, tensor))
             return &graph->written[i];
     return NULL;
@@ -40,7 +45,7 @@ gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor) 
 
 static gd_status check_overlap(const gd_graph *graph, const gd_tensor *tensor) {
     char shape[128];
-    for (int i = graph->n_written; i-- > 0;) {
+    for (int i = latest_write(graph, tensor); i >= 0; i = graph->written[i].before) {
         const gd_written *w = &graph->written[i];
         if (!is_visible_write(w) || !gd_overlap(w->tensor, tensor)) continue;
         const gd_node *node = w->symbol->node;
@@ -84,7 +89,9 @@ static gd_status record_version(gd_graph *graph, const gd_written *w) {
 gd_status gd_graph_record_write(gd_graph *graph, gd_written written) {
     if (!gd_graph_find_write(graph, written.tensor)) GD_TRY(check_overlap(graph, written.tensor));
     GD_TRY(record_version(graph, &written));
-    if (!gd_grow(graph->written, graph->n_written, graph->written_room))
+    written.before = latest_write(graph, written.tensor);
+    if (!gd_grow(graph->written, graph->n_written, graph->written_room) ||
+        !gd_map_put(&graph->latest_write, written.tensor->storage, graph->n_written))
         return gd_no_memory(NULL, "for a graph");
     gd_retain(written.tensor);
     gd_retain(written.symbol);
@@ -107,13 +114,13 @@ gd_status gd_graph_run_after(gd_node *node, gd_node *before) {
 gd_status gd_graph_record_capture(gd_graph *graph, gd_tensor *tensor) {
     while (graph && graph->outer) graph = graph->outer;
     if (!graph || !graph->traces_writes || !tensor || tensor->kind != GD_VALUE) return GD_OK;
-    for (int i = 0; i < graph->n_captured; i++)
-        if (graph->captured[i].tensor == tensor) return GD_OK;
-    if (!gd_grow(graph->captured, graph->n_captured, graph->captured_room))
+    if (gd_map_find(&graph->capture_of, tensor) >= 0) return GD_OK;
+    if (!gd_grow(graph->captured, graph->n_captured, graph->captured_room) ||
+        !gd_map_put(&graph->capture_of, tensor, graph->n_captured))
         return gd_no_memory(NULL, "for a graph");
-    bool requires_grad = tensor->requires_grad; /* when the call began */
-    for (int i = 0; i < graph->n_frozen; i++)
-        if (graph->frozen[i].tensor == tensor) requires_grad = graph->frozen[i].before;
+    const int frozen = gd_map_find(&graph->frozen_of, tensor);
+    const bool requires_grad = /* when the call began */
+        frozen < 0 ? tensor->requires_grad : graph->frozen[frozen].before;
     gd_storage_retain(tensor->storage);
     graph->captured[graph->n_captured++] =
         (gd_captured){gd_retain(tensor), tensor->storage, requires_grad};
@@ -124,10 +131,9 @@ gd_status gd_graph_record_capture(gd_graph *graph, gd_tensor *tensor) {
 
 gd_status gd_trace_record_value(gd_object *owner, const int *where) {
     gd_graph *graph = gd_graph_traced();
-    for (int i = 0; graph && i < graph->n_values; i++)
-        if (graph->values[i].where == where) return GD_OK;
-    if (!graph) return GD_OK;
-    if (!gd_grow(graph->values, graph->n_values, graph->value_room))
+    if (!graph || gd_map_find(&graph->value_of, where) >= 0) return GD_OK;
+    if (!gd_grow(graph->values, graph->n_values, graph->value_room) ||
+        !gd_map_put(&graph->value_of, where, graph->n_values))
         return gd_no_memory(NULL, "for a graph");
     gd_object_retain(owner);
     graph->values[graph->n_values++] = (gd_traced_value){owner, where, *where};

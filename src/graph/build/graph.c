@@ -2,8 +2,10 @@
 #include "graph/build/graph.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/grow.h"
 
 /* --- the object ------------------------------------------------------------------------------- */
@@ -38,10 +40,19 @@ static void graph_destroy(gd_object *object) {
     gd_free(graph->grads);
     gd_free(graph->captured);
     gd_free(graph->written);
+    for (size_t i = 0; i < graph->symbols.size; i++) gd_release(graph->symbols.slots[i].value);
+    gd_name_map_free(&graph->symbols);
+    gd_map_free(&graph->value_of);
+    gd_map_free(&graph->frozen_of);
+    gd_map_free(&graph->grad_of);
+    gd_map_free(&graph->capture_of);
+    gd_map_free(&graph->latest_write);
+    gd_map_free(&graph->views);
     gd_name_map_free(&graph->names);
     gd_free(graph->nodes);
     gd_free(graph->variables);
-    gd_free(graph);
+    gd_free(graph->placeholders);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class graph_class = {.name = "graph", .destroy = graph_destroy};
@@ -60,25 +71,55 @@ gd_graph *gd_graph_new(void) {
     return graph;
 }
 
+static void free_output_names(gd_origin *origin) {
+    for (int k = 0; k < origin->n_output_names; k++) gd_free(origin->output_names[k]);
+    gd_free(origin->output_names);
+}
+
 void gd_origin_free(gd_origin *origin) {
     if (origin->initial) gd_object_release(&origin->initial->object);
     for (int i = 0; i < origin->n_after; i++) gd_node_release(origin->after[i]);
     gd_free(origin->after);
+    free_output_names(origin);
     gd_free(origin->name);
     gd_free(origin);
 }
 
 static const char *symbol_text(const gd_tensor *t, char *text, size_t size) {
     const gd_node *node = t->node;
-    const char *name = node && node->origin ? node->origin->name
-                       : node && node->op   ? node->op->name
-                                            : "the tensor";
+    char output[160];
+    const char *name = node && node->origin
+                           ? gd_output_name(node, t->node_index, output, sizeof output)
+                       : node && node->op ? node->op->name
+                                          : "the tensor";
     if (node && node->site) snprintf(text, size, "'%s' of %s", name, node->site);
     else snprintf(text, size, "'%s'", name);
     return text;
 }
 
+static bool is_of_jit(const gd_graph *graph) {
+    while (graph && graph->outer) graph = graph->outer;
+    return graph && graph->jit;
+}
+
+static gd_status fail_unread(const gd_tensor *t, const char *what) {
+    const gd_origin *origin = t->node ? t->node->origin : NULL;
+    char text[200];
+    symbol_text(t, text, sizeof text);
+    if (origin && is_of_jit(origin->graph))
+        return gd_fail(GD_E_STATE,
+                       "%s: %s has no value while the function of a jit is traced; return it and "
+                       "read the result of the call, or choose between tensors with gd_where or "
+                       "gd_cond",
+                       what, text);
+    return gd_fail(GD_E_STATE,
+                   "%s: %s is a symbol of a graph and has no data; run the graph and read its "
+                   "fetches",
+                   what, text);
+}
+
 static void __attribute__((constructor)) set_graph_hooks(void) {
+    gd_symbol_unread_hook = fail_unread;
     gd_origin_free_hook = gd_origin_free;
     gd_symbol_text_hook = symbol_text;
 }
@@ -103,6 +144,21 @@ static char *format_name(const char *prefix, const char *text, int number) {
     return copy;
 }
 
+/* Notes a node that is a view, for gd_graph_view_of. */
+static bool add_view(gd_graph *graph, const gd_node *node) {
+    const gd_node *of =
+        node->op && (node->op->flags & GD_OP_VIEW) && node->n_in > 0 ? node->slots[0].node : NULL;
+    if (!of) return true;
+    const gd_slot *slot = &of->slots[of->n_in + node->slots[0].index];
+    return gd_map_find(&graph->views, slot) >= 0 || gd_map_put(&graph->views, slot, graph->count);
+}
+
+const gd_node *gd_graph_view_of(const gd_graph *graph, const gd_tensor *symbol) {
+    const gd_node *node = symbol->node;
+    const int i = gd_map_find(&graph->views, &node->slots[node->n_in + symbol->node_index]);
+    return i < 0 ? NULL : graph->nodes[i];
+}
+
 gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, const char *name) {
     const gd_building *b = &gd_this_building;
     const char *prefix = b->prefix ? b->prefix : "";
@@ -116,10 +172,11 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                                                                : "placeholder",
                                     graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
-                gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
+                gd_grow(graph->variables, graph->n_variables, graph->variable_capacity) &&
+                gd_grow(graph->placeholders, graph->n_placeholders, graph->placeholder_capacity);
     if (room && name && text && !gd_name_map_find(&graph->names, text))
         room = gd_name_map_add(&graph->names, text, node);
-    if (!o || !text || !room || (b->n_after && !after)) {
+    if (!o || !text || !room || (b->n_after && !after) || !add_view(graph, node)) {
         if (text && gd_name_map_find(&graph->names, text) == node)
             gd_name_map_remove(&graph->names, text);
         gd_free(o);
@@ -146,6 +203,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         o->variable = graph->n_variables;
         graph->variables[graph->n_variables++] = node;
     }
+    if (kind == GD_FROM_PLACEHOLDER) graph->placeholders[graph->n_placeholders++] = node;
     node->origin = o;
     gd_node_retain(node);
     graph->nodes[graph->count++] = node;
@@ -182,16 +240,16 @@ gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site
 }
 
 /* The full name, with the prefix of the open GD_NAME_SCOPE blocks; the caller frees it. Fails if
- * another node than `self` has it. */
+ * the graph has it already, and it is not `own`. */
 static gd_status make_full_name(const gd_graph *graph, const char *what, const char *name,
-                                const gd_node *self, char **text) {
+                                const char *own, char **text) {
     *text = NULL;
     if (!*name) return gd_fail(GD_E_ARGUMENT, "%s: the name is empty", what);
     char *full = format_name(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
     if (!full) return gd_no_memory(NULL, "for a name");
     const gd_node *other = gd_name_map_find(&graph->names, full);
     gd_status status = GD_OK;
-    if (other && other != self)
+    if (other && !(own && strcmp(own, full) == 0))
         status = gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what,
                          full, other->site ? ", of " : "", other->site ? other->site : "");
     if (status == GD_OK) *text = full;
@@ -237,6 +295,7 @@ static gd_status check_placeholder(gd_shape dims, gd_dtype dtype) {
 }
 
 gd_tensor *gd_placeholder_at(const char *site, gd_shape dims, const gd_placeholder_options *o) {
+    o = o ? o : GD_PLACEHOLDER_OPTIONS_();
     gd_tensor *y = NULL;
     gd_status status = check_placeholder(dims, o->dtype);
     if (status == GD_OK)
@@ -245,6 +304,7 @@ gd_tensor *gd_placeholder_at(const char *site, gd_shape dims, const gd_placehold
 }
 
 gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variable_options *o) {
+    o = o ? o : GD_VARIABLE_OPTIONS_();
     gd_tensor *y = NULL;
     if (!initial)
         return fail_at(site, gd_fail(GD_E_ARGUMENT, "gd_variable: its initial value is NULL"));
@@ -265,6 +325,7 @@ gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variabl
 /* --- lookup ----------------------------------------------------------------------------------- */
 
 gd_tensors gd_graph_variables(gd_graph *graph) {
+    GD_LIVE(graph);
     int n = 0;
     for (int i = 0; graph && i < graph->n_variables; i++)
         n += graph->variables[i]->origin->trainable;
@@ -279,14 +340,87 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
     return (gd_tensors){list, n};
 }
 
+/* The node of a name that the program did not give: it ends in "_" and the node's number. */
+static gd_node *find_unnamed(const gd_graph *graph, const char *name) {
+    const char *end = strrchr(name, '_');
+    const long number = end ? strtol(end + 1, NULL, 10) : -1;
+    if (number < 0 || number >= graph->count) return NULL;
+    gd_node *node = graph->nodes[number];
+    return strcmp(node->origin->name, name) == 0 ? node : NULL;
+}
+
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
+    GD_LIVE(graph);
     if (!graph || !name) return NULL;
+    gd_tensor *symbol = gd_name_map_find(&graph->symbols, name);
+    if (symbol) {
+        if (gd_scope_reserve(1) != GD_OK) return gd_tensor_fail(GD_E_MEMORY);
+        gd_object_retain(&symbol->object);
+        gd_scope_adopt(&symbol->object);
+        return symbol;
+    }
     gd_node *found = gd_name_map_find(&graph->names, name); /* names given by the program first */
-    for (int i = 0; i < graph->count && !found; i++)
-        if (strcmp(graph->nodes[i]->origin->name, name) == 0) found = graph->nodes[i];
+    if (!found) found = find_unnamed(graph, name);
     if (!found) return NULL;
     gd_tensor *t = gd_node_symbol(found, 0);
     return t ? t : gd_tensor_fail(GD_E_MEMORY);
+}
+
+/* The place of the name of an output: that of the node for its first one. NULL: no memory. */
+static char **name_place(gd_node *node, int index) {
+    gd_origin *o = node->origin;
+    if (index == 0) return &o->name;
+    if (!o->output_names) {
+        o->output_names = gd_calloc((size_t)node->n_out, sizeof *o->output_names);
+        o->n_output_names = o->output_names ? node->n_out - 1 : 0;
+    }
+    return o->output_names ? &o->output_names[index - 1] : NULL;
+}
+
+const char *gd_output_name(const gd_node *node, int index, char *text, size_t size) {
+    const gd_origin *o = node->origin;
+    if (index == 0) return o->name;
+    if (index <= o->n_output_names && o->output_names[index - 1]) return o->output_names[index - 1];
+    snprintf(text, size, "%s:%d", o->name, index);
+    return text;
+}
+
+/* Removes the earlier name of an output of a node. (Several nodes may have the same name; it leads
+ * to the first one.) */
+static void forget_name(gd_graph *graph, const gd_node *node, const char *name) {
+    gd_tensor *symbol = gd_name_map_find(&graph->symbols, name);
+    if (gd_name_map_find(&graph->names, name) == node) gd_name_map_remove(&graph->names, name);
+    if (!symbol || symbol->node != node) return;
+    gd_name_map_remove(&graph->symbols, name);
+    gd_release(symbol);
+}
+
+static gd_status name_output(gd_tensor *symbol, const char *name) {
+    gd_node *node = symbol->node;
+    gd_origin *o = node->origin;
+    gd_graph *graph = o->graph;
+    const int index = symbol->node_index;
+    char *full;
+    char **place = name_place(node, index);
+    if (!place) return gd_no_memory(NULL, "for a name");
+    const char *before = index > 0 || o->named ? *place : NULL;
+    GD_TRY(make_full_name(graph, "gd_named", name, before, &full));
+    if (before && strcmp(before, full) == 0) {
+        gd_free(full);
+        return GD_OK;
+    }
+    const bool added = gd_name_map_add(&graph->names, full, node);
+    if (!added || !gd_name_map_add(&graph->symbols, full, symbol)) {
+        if (added) gd_name_map_remove(&graph->names, full);
+        gd_free(full);
+        return gd_no_memory(NULL, "for a name");
+    }
+    gd_object_retain(&symbol->object);
+    if (before) forget_name(graph, node, before);
+    gd_free(*place);
+    *place = full;
+    if (index == 0) o->named = true;
+    return GD_OK;
 }
 
 gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
@@ -296,20 +430,6 @@ gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
         !symbol->node->origin->graph || !name)
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_named: %s",
                                       name ? "not a symbol of a graph" : "the name is NULL"));
-    gd_origin *o = symbol->node->origin;
-    gd_name_map *names = &o->graph->names;
-    char *text;
-    gd_status status = make_full_name(o->graph, "gd_named", name, symbol->node, &text);
-    if (status != GD_OK) return gd_tensor_fail(status);
-    if (!gd_name_map_add(names, text, symbol->node)) {
-        gd_free(text);
-        return gd_tensor_fail(gd_no_memory(NULL, "for a name"));
-    }
-    const bool other = !o->named || strcmp(o->name, text) != 0;
-    if (other && o->named && gd_name_map_find(names, o->name) == symbol->node)
-        gd_name_map_remove(names, o->name);
-    gd_free(o->name);
-    o->name = text;
-    o->named = true;
-    return symbol;
+    const gd_status status = name_output(symbol, name);
+    return status == GD_OK ? symbol : gd_tensor_fail(status);
 }

@@ -9,6 +9,7 @@
 
 #include "autograd/node.h"
 #include "core/guard.h"
+#include "core/map.h"
 #include "core/name_map.h"
 #include "gradus/graph.h"
 
@@ -19,8 +20,12 @@ typedef struct gd_origin {
     gd_graph *graph; /* NULL once it is freed */
     gd_origin_kind kind;
     int number; /* index in the graph's nodes */
-    char *name;
-    bool named;          /* the program gave the name; else it is the op's name and the number */
+    char *name; /* also that of its first output */
+    bool named; /* the program gave the name; else it is the op's name and the number */
+    char *
+        *output_names; /* of outputs 1, 2, ... at 0, 1, ...: a name that the program gave, or NULL;
+                          * NULL: none has one */
+    int n_output_names;
     const gd_op *caller; /* of a node of an op's body: the op that the program called; else NULL */
     int random_index;    /* of a random op: its index among the random ops; else -1 */
     int variable;        /* of a variable: its index among the variables; else -1 */
@@ -38,6 +43,7 @@ typedef struct gd_written {
     gd_node *node; /* writes the tensor itself, retained; NULL: no node does, an assign is needed */
     uint64_t order; /* of the node that computed the new value */
     bool opaque;    /* `symbol` is another output of the node, not the new value */
+    int before;     /* the previous write to the same storage; -1: none */
 } gd_written;
 
 /* The value of a captured leaf after a write: gradients of the symbol are gradients of the leaf. */
@@ -89,21 +95,30 @@ struct gd_graph {
     bool writes_values;     /* some node writes a captured tensor */
     gd_written *written;    /* in the order of the writes */
     int n_written, written_room;
+    gd_map latest_write;   /* of each storage */
     gd_captured *captured; /* of a jit, each tensor once */
     int n_captured, captured_room;
+    gd_map capture_of; /* tensors to indices in `captured`; the next three maps are like it */
     gd_leaf_version *versions; /* of a jit, in the order of the writes */
     int n_versions, version_room;
     gd_leaf_grad *grads; /* of a jit, each leaf once */
     int n_grads, grad_room;
+    gd_map grad_of;
     gd_frozen *frozen; /* of a jit, each leaf once */
     int n_frozen, frozen_room;
+    gd_map frozen_of;
     gd_traced_value *values; /* of a jit, each `where` once */
     int n_values, value_room;
+    gd_map value_of;
     gd_node **nodes;
     int count, capacity;
+    gd_map views; /* slots of results to the numbers of the first nodes that are views of them */
     gd_name_map names;   /* names that the program gave; a name leads to its first node */
+    gd_name_map symbols; /* names of gd_named, which lead to the symbols, retained */
     gd_node **variables; /* those of `nodes` that are variables */
     int n_variables, variable_capacity;
+    gd_node **placeholders; /* those that are placeholders */
+    int n_placeholders, placeholder_capacity;
     gd_guard guard;             /* locked while the next two change */
     _Atomic uint64_t became;    /* gd_tensors_became() at the last refresh */
     _Atomic uint64_t refreshed; /* counts refreshes that changed nodes: older plans are stale */
@@ -140,10 +155,17 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
 gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site, const char *name,
                           const gd_meta *meta, gd_tensor **symbol);
 
+/* The first node of the graph that is a view of a symbol; NULL: there is none. */
+const gd_node *gd_graph_view_of(const gd_graph *graph, const gd_tensor *symbol);
+
 /* A new handle for output `index` of a node. NULL, and the failure is recorded: no memory. */
 static inline gd_tensor *gd_node_symbol(gd_node *node, int index) {
     return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");
 }
+
+/* The name of an output: one that the program gave, "topk_3" for the first one of a node, or
+ * "topk_3:1". */
+const char *gd_output_name(const gd_node *node, int index, char *text, size_t size);
 
 /* The graph that an op with these inputs belongs to. */
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/index_set.h"
 #include "core/integer.h"
 #include "core/number.h"
 
@@ -32,6 +33,33 @@ bool gd_same_option(const gd_op_attr *a, const void *x, const void *y) {
     case GD_ATTR_GRAPH: return *(gd_subgraph *const *)x == *(gd_subgraph *const *)y;
     }
     return false;
+}
+
+static uint64_t hash_words(uint64_t hash, int count, const void *words) {
+    uint64_t word;
+    for (int i = 0; i < count; i++) {
+        memcpy(&word, (const char *)words + (size_t)i * sizeof word, sizeof word);
+        hash = gd_hash_mix(hash, word);
+    }
+    return hash;
+}
+
+/* Options of the types without a case differ rarely where the inputs are the same. */
+uint64_t gd_hash_option(uint64_t hash, const gd_op_attr *a, const void *x) {
+    switch (a->type) {
+    case GD_ATTR_INT:
+    case GD_ATTR_FLOAT: return hash_words(hash, 1, x);
+    case GD_ATTR_INTS: return hash_words(hash, a->count, x);
+    case GD_ATTR_SHAPE:
+        return hash_words(hash, ((const gd_shape *)x)->rank, ((const gd_shape *)x)->at);
+    case GD_ATTR_FLOATS:
+        return hash_words(hash, ((const gd_floats *)x)->count, ((const gd_floats *)x)->at);
+    case GD_ATTR_NUMBER: {
+        const double value = ((const gd_number *)x)->value;
+        return hash_words(hash, 1, &value);
+    }
+    default: return hash;
+    }
 }
 
 void gd_fprint_options(FILE *out, const gd_op *op, const void *attrs) {

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/freed.h"
 #include "graph/build/graph.h"
 #include "graph/build/options.h"
 #include "dispatch/subgraph.h"
@@ -23,16 +24,16 @@ static const char *node_kind_text(const gd_node *node) {
     }
 }
 
-/* Prints an input as "matmul_2", "split_3:1", or "value f32[2,3]" for a captured tensor. */
+/* Prints an input as "matmul_2", "split_3:1", a name that the program gave, or "value f32[2,3]" for
+ * a captured tensor. */
 static void print_input(FILE *out, const gd_slot *slot) {
-    char dims[128];
+    char dims[128], name[256];
     if (!slot->present) fputs("-", out);
     else if (!slot->symbol)
         fprintf(out, "value %s%s", gd_dtype_name((gd_dtype)slot->dtype),
                 gd_shape_text(slot->rank, slot->dims, dims, sizeof dims));
     else if (!slot->node || !slot->node->origin) fputs("symbol", out);
-    else if (slot->index > 0) fprintf(out, "%s:%d", slot->node->origin->name, slot->index);
-    else fputs(slot->node->origin->name, out);
+    else fputs(gd_output_name(slot->node, slot->index, name, sizeof name), out);
 }
 
 static void print_nodes(FILE *out, const gd_graph *graph, int indent);
@@ -46,15 +47,19 @@ static void print_subgraph(FILE *out, const char *name, const gd_subgraph *sub, 
     print_nodes(out, sub->graph, indent + 2);
     fprintf(out, "%*sgives", indent + 2, "");
     for (int k = 0; k < sub->n_out; k++) {
-        fprintf(out, "%s %s", k ? "," : "", sub->out[k]->origin->name);
-        if (sub->out_index[k]) fprintf(out, ":%d", sub->out_index[k]);
+        char text[256];
+        fprintf(out, "%s %s", k ? "," : "",
+                gd_output_name(sub->out[k], sub->out_index[k], text, sizeof text));
     }
     fputs("\n", out);
 }
 
 static void print_node(FILE *out, const gd_node *node, int indent) {
     char text[192];
-    fprintf(out, "%*s%s = %s", indent, "", node->origin->name, node_kind_text(node));
+    fprintf(out, "%*s%s", indent, "", node->origin->name);
+    for (int k = 1; node->origin->output_names && k < node->n_out; k++)
+        fprintf(out, ", %s", gd_output_name(node, k, text, sizeof text));
+    fprintf(out, " = %s", node_kind_text(node));
     if (node->op) {
         fputs("(", out);
         for (int i = 0; i < node->n_in; i++) {
@@ -129,9 +134,13 @@ static char *print_all(gd_graph *graph, const char *head, void (*print)(FILE *, 
     return NULL;
 }
 
-char *gd_graph_text(gd_graph *graph) { return print_all(graph, "", print_top, ""); }
+char *gd_graph_text(gd_graph *graph) {
+    GD_LIVE(graph);
+    return print_all(graph, "", print_top, "");
+}
 
 char *gd_graph_dot(gd_graph *graph) {
+    GD_LIVE(graph);
     return print_all(graph, "digraph graph_ {\n  rankdir=BT;\n  node [fontname=\"sans-serif\"];\n",
                      print_dot_node, "}\n");
 }

@@ -52,15 +52,12 @@ static gd_status check_in_place(const gd_invocation *call, const gd_graph *graph
             "'%s' is a view (%s) and cannot be written in a graph; use the op that returns "
             "a new tensor",
             name, x->node->op->name);
-    for (int i = 0; graph && i < graph->count; i++) {
-        const gd_node *node = graph->nodes[i];
-        if (is_view(node) && node->n_in > 0 && node->slots[0].node == x->node &&
-            node->slots[0].index == x->node_index)
-            return gd_fail(GD_E_UNSUPPORTED,
-                           "'%s' has a view (%s of %s), which would not see what is written in a "
-                           "graph; use the op that returns a new tensor",
-                           name, node->op->name, node->site ? node->site : "?");
-    }
+    const gd_node *view = graph ? gd_graph_view_of(graph, x) : NULL;
+    if (view)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "'%s' has a view (%s of %s), which would not see what is written in a "
+                       "graph; use the op that returns a new tensor",
+                       name, view->op->name, view->site ? view->site : "?");
     return GD_OK;
 }
 

@@ -1,6 +1,8 @@
 /* trace_grad.c - gradients of captured leaves in a jit: while tracing, and in a run. */
 #include "graph/build/trace_grad.h"
 
+#include <stdlib.h>
+
 #include "autograd/walker.h"
 #include "core/alloc.h"
 #include "core/copy.h"
@@ -36,13 +38,13 @@ static gd_status mark_graded_input(const gd_tensor *t, const char *what) {
 }
 
 static gd_leaf_grad *find_leaf_grad(const gd_graph *graph, const gd_tensor *leaf) {
-    for (int i = 0; i < graph->n_grads; i++)
-        if (graph->grads[i].leaf == leaf) return &graph->grads[i];
-    return NULL;
+    const int i = gd_map_find(&graph->grad_of, leaf);
+    return i < 0 ? NULL : &graph->grads[i];
 }
 
 static gd_status add_leaf_grad(gd_graph *graph, gd_tensor *leaf, gd_leaf_grad **added) {
-    if (!gd_grow(graph->grads, graph->n_grads, graph->grad_room))
+    if (!gd_grow(graph->grads, graph->n_grads, graph->grad_room) ||
+        !gd_map_put(&graph->grad_of, leaf, graph->n_grads))
         return gd_no_memory(NULL, "for a graph");
     *added = &graph->grads[graph->n_grads++];
     **added = (gd_leaf_grad){.leaf = gd_retain(leaf)};
@@ -132,7 +134,7 @@ static void add_end(walk_ends *e, gd_tensor *symbol, gd_tensor *leaf) {
 }
 
 static gd_status find_ends(gd_graph *graph, walk_ends *e) {
-    const size_t most = (size_t)(graph->n_captured + graph->n_versions + graph->count) + 1;
+    const size_t most = (size_t)(graph->n_captured + graph->n_versions + graph->n_placeholders) + 1;
     e->symbols = gd_calloc(most, 2 * sizeof *e->symbols + sizeof *e->reached);
     if (!e->symbols) return gd_no_memory(NULL, "for gradients");
     e->leaves = e->symbols + most;
@@ -143,11 +145,9 @@ static gd_status find_ends(gd_graph *graph, walk_ends *e) {
     }
     for (int i = 0; i < graph->n_versions; i++)
         add_end(e, graph->versions[i].symbol, graph->versions[i].leaf);
-    for (int i = 0; i < graph->count; i++) {
-        gd_node *node = graph->nodes[i];
-        if (node->origin->kind != GD_FROM_PLACEHOLDER ||
-            !gd_dtype_is_float((gd_dtype)node->slots[0].dtype))
-            continue;
+    for (int i = 0; i < graph->n_placeholders; i++) {
+        gd_node *node = graph->placeholders[i];
+        if (!gd_dtype_is_float((gd_dtype)node->slots[0].dtype)) continue;
         gd_tensor *symbol = gd_node_symbol(node, 0);
         if (!symbol) return gd_failure();
         add_end(e, symbol, NULL);
@@ -179,21 +179,37 @@ static gd_status keep_leaves(walk_ends *e) {
                                        "of the function that requires grad");
 }
 
-/* Sums the gradients of all versions of a leaf, calls its hooks, and accumulates the sum into its
- * gradient. */
-static gd_status accumulate_versions(const walk_ends *e, gd_tensor *const *g, int i) {
+/* Sums the gradients of all versions of a leaf, of which `i` is the first, calls its hooks, and
+ * accumulates the sum into its gradient. */
+static gd_status accumulate_versions(const walk_ends *e, gd_tensor *const *g, const int *next,
+                                     int i) {
     gd_tensor *sum = g[i];
-    for (int k = 0; k < e->count && sum; k++) {
-        if (e->leaves[k] != e->leaves[i] || !g[k] || k == i) continue;
-        if (k < i) return GD_OK; /* done at k */
+    for (int k = next[i]; k >= 0; k = next[k]) {
         sum = gd_add(sum, g[k]);
         if (sum->kind == GD_FAILED) return gd_failure();
     }
-    if (!sum) return GD_OK;
     gd_tensor *final = gd_retain(sum);
     gd_status status = gd_call_hooks(e->leaves[i]->hooks, 0, &final);
     if (status == GD_OK) status = accumulate_grad(e->leaves[i], final);
     gd_release(final);
+    return status;
+}
+
+/* Accumulates the gradients of all ends into those of their leaves. */
+static gd_status accumulate_all(const walk_ends *e, gd_tensor *const *g) {
+    gd_map first = {NULL, 0, 0}; /* of each leaf: the first end that has a gradient */
+    int *next = gd_malloc(((size_t)e->count + 1) * sizeof *next); /* the next end of the leaf */
+    gd_status status = next ? GD_OK : gd_no_memory(NULL, "for gradients");
+    for (int i = e->count; i-- > 0 && status == GD_OK;) {
+        if (!g[i]) continue;
+        next[i] = gd_map_find(&first, e->leaves[i]);
+        if (!gd_map_put(&first, e->leaves[i], i)) status = gd_no_memory(NULL, "for gradients");
+    }
+    for (int i = 0; i < e->count && status == GD_OK; i++)
+        if (g[i] && gd_map_find(&first, e->leaves[i]) == i)
+            status = accumulate_versions(e, g, next, i);
+    gd_map_free(&first);
+    gd_free(next);
     return status;
 }
 
@@ -216,8 +232,7 @@ static gd_status walk_to_leaves(gd_graph *graph, gd_tensor *result, gd_tensor *g
         gd_walks_stay_inside = false;
         if (gd_failed() || g.count != e.count) status = gd_failure();
         int before = gd_no_grad_begin(); /* gradients have no gradient here */
-        for (int i = 0; i < e.count && status == GD_OK; i++)
-            status = accumulate_versions(&e, g.at, i);
+        if (status == GD_OK) status = accumulate_all(&e, g.at);
         gd_grad_mode_end(&before);
     }
     gd_free(e.symbols);
@@ -245,9 +260,9 @@ static gd_status trace_backward(gd_tensor *result, gd_tensor *gradient,
 /* Records requires_grad of a leaf as it was when the call began. */
 static gd_status record_frozen(gd_tensor *leaf) {
     gd_graph *graph = gd_graph_traced();
-    for (int i = 0; i < graph->n_frozen; i++)
-        if (graph->frozen[i].tensor == leaf) return GD_OK;
-    if (!gd_grow(graph->frozen, graph->n_frozen, graph->frozen_room))
+    if (gd_map_find(&graph->frozen_of, leaf) >= 0) return GD_OK;
+    if (!gd_grow(graph->frozen, graph->n_frozen, graph->frozen_room) ||
+        !gd_map_put(&graph->frozen_of, leaf, graph->n_frozen))
         return gd_no_memory(NULL, "for a graph");
     graph->frozen[graph->n_frozen++] = (gd_frozen){gd_retain(leaf), leaf->requires_grad};
     return GD_OK;
@@ -285,7 +300,7 @@ static gd_status check_access(const gd_tensor *t, const char *what, bool writes)
             what,
             t ? "pass the values as an input and gd_assign them, or copy them outside"
               : "call it outside");
-    const gd_written *w = gd_graph_find_write(graph, t);
+    const gd_written *w = t ? gd_graph_find_write(graph, t) : NULL;
     if (!w) return GD_OK;
     const gd_node *node = w->symbol->node;
     return gd_fail(GD_E_STATE,
@@ -319,15 +334,28 @@ bool gd_leaf_grads_fit(const gd_graph *graph) {
 static bool is_unchanged(const gd_leaf_grad *g) { return g->kept && g->now->node == g->fed->node; }
 static bool is_fetched(const gd_leaf_grad *g) { return g->now && !is_unchanged(g); }
 
-static gd_status check_grad_not_shared(const gd_graph *graph, const gd_leaf_grad *g,
-                                       gd_tensor *const *inputs, int n_inputs) {
-    const gd_storage *storage = g->leaf->grad->storage;
+/* Adds the storages of the gradients that the function accumulates into. */
+static gd_status find_accumulated(const gd_graph *graph, gd_map *storages) {
+    for (int i = 0; i < graph->n_grads; i++) {
+        const gd_leaf_grad *g = &graph->grads[i];
+        if (g->kept && is_fetched(g) && !gd_map_put(storages, g->leaf->grad->storage, i))
+            return gd_no_memory(NULL, "for a jit");
+    }
+    return GD_OK;
+}
+
+static gd_status check_grads_not_shared(const gd_graph *graph, gd_tensor *const *inputs,
+                                        int n_inputs) {
+    gd_map storages = {NULL, 0, 0};
     const char *what = NULL;
+    gd_status status = find_accumulated(graph, &storages);
     for (int i = 0; i < n_inputs && !what; i++)
-        if (inputs[i]->storage == storage) what = "is an input as well";
+        if (gd_map_find(&storages, inputs[i]->storage) >= 0) what = "is an input as well";
     for (int i = 0; i < graph->n_captured && !what; i++)
-        if (graph->captured[i].tensor->storage == storage) what = "is used by it directly as well";
-    if (!what) return GD_OK;
+        if (gd_map_find(&storages, graph->captured[i].tensor->storage) >= 0)
+            what = "is used by it directly as well";
+    gd_map_free(&storages);
+    if (status != GD_OK || !what) return status;
     return gd_fail(GD_E_UNSUPPORTED,
                    "the function accumulates into a leaf's gradient that %s; read the gradient "
                    "in the function (gd_tensor_grad), or pass a gd_clone of it",
@@ -335,10 +363,7 @@ static gd_status check_grad_not_shared(const gd_graph *graph, const gd_leaf_grad
 }
 
 gd_status gd_leaf_grads_begin(const gd_graph *graph, gd_tensor *const *inputs, int n_inputs) {
-    for (int i = 0; i < graph->n_grads; i++) {
-        const gd_leaf_grad *g = &graph->grads[i];
-        if (g->kept && is_fetched(g)) GD_TRY(check_grad_not_shared(graph, g, inputs, n_inputs));
-    }
+    GD_TRY(check_grads_not_shared(graph, inputs, n_inputs));
     for (int i = 0; i < graph->n_grads; i++) /* so that new gradients can use their memory */
         if (!graph->grads[i].kept && !graph->grads[i].fed)
             GD_TRY(gd_replace_grad(graph->grads[i].leaf, NULL));
@@ -360,12 +385,23 @@ int gd_leaf_grads_fetch(const gd_graph *graph, gd_tensor **fetches) {
     return n;
 }
 
-/* Whether result k is contiguous and shares its memory with no other result. */
-static bool is_unshared(gd_tensor *const *results, int n_results, int k) {
-    const gd_tensor *t = results[k];
-    for (int i = 0; i < n_results; i++)
-        if (i != k && results[i]->storage == t->storage) return false;
-    return gd_is_row_major(t->rank, t->dims, t->strides);
+static int by_storage(const void *a, const void *b) {
+    const uintptr_t x = (uintptr_t)(*(gd_tensor *const *)a)->storage,
+                    y = (uintptr_t)(*(gd_tensor *const *)b)->storage;
+    return (x > y) - (x < y);
+}
+
+/* Whether a result is contiguous and shares its memory with no other result. `sorted` has all
+ * results in the order of their storages. */
+static bool is_unshared(gd_tensor *const *sorted, int n_results, gd_tensor *t) {
+    int low = 0, high = n_results; /* finds the first result in the storage */
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (by_storage(&sorted[middle], &t) < 0) low = middle + 1;
+        else high = middle;
+    }
+    const bool shared = low + 1 < n_results && sorted[low + 1]->storage == t->storage;
+    return !shared && gd_is_row_major(t->rank, t->dims, t->strides);
 }
 
 /* On the CPU it allocates nothing: the run has written parameters, so nothing may fail any more. */
@@ -377,8 +413,12 @@ static gd_status overwrite_grad(gd_tensor *grad, gd_tensor *result) {
     return GD_OK;
 }
 
-gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, int n_results) {
+gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, int n_results,
+                            gd_tensor **sorted) {
     int k = n_results;
+    for (int i = 0; i < n_results; i++) sorted[i] = results[i];
+    if (graph->n_grads > 0 && n_results > 1)
+        qsort(sorted, (size_t)n_results, sizeof *sorted, by_storage);
     for (int i = 0; i < graph->n_grads; i++) k -= is_fetched(&graph->grads[i]);
     for (int i = 0; i < graph->n_grads; i++) {
         const gd_leaf_grad *g = &graph->grads[i];
@@ -390,7 +430,7 @@ gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, in
             GD_TRY(overwrite_grad(leaf->grad, result));
             continue;
         }
-        if (!is_unshared(results, n_results, k - 1)) result = gd_clone(result);
+        if (!is_unshared(sorted, n_results, result)) result = gd_clone(result);
         if (result->kind == GD_FAILED) return gd_failure();
         GD_TRY(gd_replace_grad(leaf, result));
     }

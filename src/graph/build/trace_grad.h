@@ -31,7 +31,9 @@ gd_status gd_leaf_grads_begin(const gd_graph *graph, gd_tensor *const *inputs, i
 int gd_leaf_grads_feed(const gd_graph *graph, gd_tensor **feeds);
 /* Fills `fetches` with the symbols of new gradients. Returns the count (n_grads at most). */
 int gd_leaf_grads_fetch(const gd_graph *graph, gd_tensor **fetches);
-/* After the run: gives the leaves their new gradients, the last of the run's `results`. */
-gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, int n_results);
+/* After the run: gives the leaves their new gradients, the last of the run's `results`. `sorted`
+ * has room for all results: nothing may be allocated any more. */
+gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, int n_results,
+                            gd_tensor **sorted);
 
 #endif

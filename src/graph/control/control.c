@@ -195,9 +195,10 @@ static gd_status trace_while(const char *site, gd_body condition, gd_body body, 
 
 gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body, gd_tensors state,
                             void *user, const gd_while_loop_options *o) {
+    o = o ? o : GD_WHILE_LOOP_OPTIONS_();
     gd_held out = {NULL, 0};
     gd_tensors list = {NULL, 0};
-    const int64_t max_steps = o ? o->max_steps : INT64_MAX;
+    const int64_t max_steps = o->max_steps;
     gd_scope *scope = gd_scope_open();
     gd_status status = condition && body ? check_inputs(state, "state")
                                          : gd_fail(GD_E_ARGUMENT, "a function is NULL");
@@ -289,9 +290,10 @@ static gd_status run_or_trace_scan(const char *site, gd_body body, gd_tensors st
 
 gd_scanned gd_scan_at(const char *site, gd_body body, gd_tensors state, gd_tensors xs, void *user,
                       const gd_scan_options *o) {
+    o = o ? o : GD_SCAN_OPTIONS_();
     gd_held out = {NULL, 0};
     gd_scanned result = {{NULL, 0}, {NULL, 0}};
-    gd_status status = run_or_trace_scan(site, body, state, xs, user, o && o->reverse, &out);
+    gd_status status = run_or_trace_scan(site, body, state, xs, user, o->reverse, &out);
     const int n = (int)state.count;
     if (status == GD_OK) status = make_result_list(&out, 0, n, &result.state);
     if (status == GD_OK) status = make_result_list(&out, n, out.count - n, &result.ys);

@@ -17,17 +17,24 @@ enum { MAX_UNROLLED = 3000 };
 
 /* --- collecting nodes ------------------------------------------------------------------------- */
 
-static int find_feed(const gd_lowering *l, const gd_node *node) {
-    for (int64_t i = 0; i < l->feeds.count; i++)
-        if (l->feeds.at[i]->node == node) return (int)i;
-    return -1;
+/* Lists the feeds of each node. */
+static gd_status index_feeds(gd_lowering *l) {
+    l->next_feed = gd_program_alloc(l->p, (size_t)(l->feeds.count + 1) * sizeof *l->next_feed);
+    if (!l->next_feed) return GD_E_MEMORY;
+    for (int i = (int)l->feeds.count; i-- > 0;) {
+        const gd_node *node = l->feeds.at[i]->node;
+        l->next_feed[i] = gd_map_find(&l->feed_of, node);
+        if (!gd_map_put(&l->feed_of, node, i)) return gd_no_memory(NULL, "to plan a run");
+    }
+    return GD_OK;
 }
 
 static gd_status collect_node(gd_lowering *l, gd_map *seen, gd_node *node) {
     if (gd_map_find(seen, node) >= 0) return GD_OK;
     if (!gd_map_put(seen, node, 0) || !gd_grow(l->entries, l->count, l->capacity))
         return gd_no_memory(NULL, "to plan a run");
-    l->entries[l->count++] = (gd_lowered_node){.node = node, .feed = find_feed(l, node)};
+    l->entries[l->count++] =
+        (gd_lowered_node){.node = node, .feed = gd_map_find(&l->feed_of, node)};
     return GD_OK;
 }
 
@@ -39,7 +46,7 @@ static int by_order(const void *a, const void *b) {
 
 gd_status gd_lowering_collect(gd_lowering *l, gd_node *const *roots, int64_t n_roots) {
     gd_map seen = {NULL, 0, 0};
-    gd_status status = GD_OK;
+    gd_status status = index_feeds(l);
     for (int64_t i = 0; i < n_roots && status == GD_OK; i++)
         status = collect_node(l, &seen, roots[i]);
     for (int at = 0; at < l->count && status == GD_OK; at++) { /* the list grows meanwhile */
@@ -70,8 +77,8 @@ gd_lowered_node *gd_lowering_find(gd_lowering *l, const gd_node *node) {
 static gd_status check_fed(gd_lowering *l, const gd_node *node, int index) {
     const gd_lowered_node *e = gd_lowering_find(l, node);
     if (!e || e->feed < 0) return GD_OK;
-    for (int64_t i = e->feed; i < l->feeds.count; i++)
-        if (l->feeds.at[i]->node == node && l->feeds.at[i]->node_index == index) return GD_OK;
+    for (int i = e->feed; i >= 0; i = l->next_feed[i])
+        if (l->feeds.at[i]->node_index == index) return GD_OK;
     return gd_fail(GD_E_ARGUMENT,
                    "'%s' has several results; result %d is needed, and only others were fed: feed "
                    "them all, or none",
@@ -136,6 +143,12 @@ static gd_status fall_back_to_dynamic(gd_lowering *l, unsigned traits, gd_status
     return GD_OK;
 }
 
+static void free_lowering(gd_lowering *l) {
+    gd_map_free(&l->feed_of);
+    gd_free(l->entries);
+    gd_free(l->versions);
+}
+
 static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors values, bool loops,
                               gd_program **program) {
     gd_program *p = gd_calloc(1, sizeof *p);
@@ -172,10 +185,8 @@ static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors v
     } else if (status == GD_OK) {
         status = gd_lowering_add_steps(&l, fetches);
     }
-    gd_free(l.entries);
-    gd_free(l.versions);
-    gd_free(replayed.entries);
-    gd_free(replayed.versions);
+    free_lowering(&l);
+    free_lowering(&replayed);
     gd_scope_close(&scope);
     if (status != GD_OK) {
         gd_program_free(p);

@@ -18,11 +18,15 @@ typedef struct gd_lowered_node {
 typedef struct gd_value_version {
     int of, value; /* values of the program; `of` is the contents before the run */
     uint64_t order;
+    int commit; /* the commit of `of` */
+    int before; /* the previous version in the same memory; -1: none */
 } gd_value_version;
 
 typedef struct gd_lowering {
     gd_program *p;
     gd_tensors feeds, fed;    /* the symbols, and their values */
+    gd_map feed_of;           /* the first feed of each fed node */
+    int *next_feed;           /* for each feed: the next one of its node; -1: none */
     gd_lowered_node *entries; /* sorted by the order of the nodes */
     int count, capacity;
     gd_value_version *versions; /* in the order of the writes */

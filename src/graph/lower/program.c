@@ -36,6 +36,7 @@ void gd_program_free(gd_program *program) {
     gd_free(program->commits);
     gd_free(program->held);
     gd_index_set_free(&program->views);
+    gd_map_free(&program->storages);
     while (program->memory) {
         struct gd_block_list *block = program->memory;
         program->memory = block->next;
@@ -45,8 +46,12 @@ void gd_program_free(gd_program *program) {
 }
 
 int gd_program_root(gd_program *p, gd_root root) {
-    if (!gd_grow(p->roots, p->n_roots, p->roots_room))
+    const int first = root.storage ? gd_map_find(&p->storages, root.storage) : -1;
+    if (!gd_grow(p->roots, p->n_roots, p->roots_room) ||
+        (root.storage && first < 0 && !gd_map_put(&p->storages, root.storage, p->n_roots)))
         return gd_no_memory(NULL, "to plan a run"), -1;
+    root.memory = first < 0 ? p->n_roots : first;
+    if (first >= 0) p->roots[first].shared = true;
     p->roots[p->n_roots] = root;
     return p->n_roots++;
 }
@@ -70,16 +75,6 @@ gd_status gd_program_commit(gd_program *p, gd_commit commit) {
         return gd_no_memory(NULL, "to plan a run");
     p->commits[p->n_commits++] = commit;
     return GD_OK;
-}
-
-void gd_program_replace(gd_program *p, int from, int to) {
-    for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; k < p->steps[i].n_in; k++)
-            if (p->steps[i].in[k] == from) p->steps[i].in[k] = to;
-    for (int i = 0; i < p->n_fetches; i++)
-        if (p->fetches[i] == from) p->fetches[i] = to;
-    for (int i = 0; i < p->n_commits; i++)
-        if (p->commits[i].value == from) p->commits[i].value = to;
 }
 
 bool gd_step_copies(const gd_program *p, const gd_pstep *s) {
@@ -127,13 +122,6 @@ bool gd_is_dense(int rank, const int64_t *dims, const int64_t *strides) {
         stride *= dims[d];
     }
     return true;
-}
-
-int gd_program_producer(const gd_program *p, int value, int before) {
-    for (int i = before; i-- > 0;)
-        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
-            if (p->steps[i].out[k] == value) return i;
-    return -1;
 }
 
 _Alignas(GD_UNBOUND_ALIGNMENT) char gd_unbound_memory[GD_UNBOUND_ALIGNMENT];
@@ -208,6 +196,14 @@ bool gd_same_options(const gd_pstep *a, const gd_pstep *b) {
     return true;
 }
 
+uint64_t gd_hash_options(uint64_t hash, const gd_pstep *s) {
+    for (int i = 0; i < s->op->n_attrs && s->attrs; i++) {
+        const gd_op_attr *attr = &s->op->attrs[i];
+        hash = gd_hash_option(hash, attr, (const char *)s->attrs + attr->offset);
+    }
+    return hash;
+}
+
 /* --- text ------------------------------------------------------------------------------------- */
 
 static const char *const root_names[] = {"", "feed ", "variable ", "captured "};
@@ -236,7 +232,9 @@ static void print_layout(FILE *out, const gd_pvalue *v) {
     fputs("}", out);
 }
 
-char *gd_program_text(const gd_program *p) {
+char *gd_program_text(const gd_program *p) { return gd_program_text_with(p, NULL, NULL); }
+
+char *gd_program_text_with(const gd_program *p, gd_step_printer print, const void *arg) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -262,6 +260,7 @@ char *gd_program_text(const gd_program *p) {
         }
         fputs(")", out);
         gd_fprint_options(out, s->op, s->attrs);
+        if (print) print(out, s, arg);
         fputs("\n", out);
     }
     for (int i = 0; i < p->n_commits; i++)
@@ -284,9 +283,5 @@ bool gd_commit_fills_alone(const gd_program *p, const gd_commit *c) {
     if (root->kind != GD_ROOT_CAPTURED || root->constant || to->offset != 0 ||
         !gd_is_row_major(to->rank, to->dims, to->strides))
         return false;
-    for (int r = 0; r < p->n_roots; r++)
-        if (r != c->root && p->roots[r].kind == GD_ROOT_CAPTURED &&
-            p->roots[r].storage == root->storage)
-            return false;
-    return true;
+    return root->memory == c->root && !root->shared;
 }

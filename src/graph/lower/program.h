@@ -7,6 +7,7 @@
 #ifndef GRADUS_GRAPH_LOWER_PROGRAM_H
 #define GRADUS_GRAPH_LOWER_PROGRAM_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/index_set.h"
@@ -31,6 +32,9 @@ typedef struct gd_root {
     bool fetched;     /* must outlive the run */
     bool constant;    /* CAPTURED: a folded constant, which is never written */
     bool always_true; /* fetched: the result of a group, true, which the entry of a run stores */
+    int memory;       /* CAPTURED: the first root of the same storage; else the root itself */
+    bool shared;      /* there are later roots of its storage */
+    int versions;     /* of a memory while it is lowered: its latest version (lower.h), plus 1 */
 } gd_root;
 
 typedef struct gd_pvalue {
@@ -109,6 +113,7 @@ typedef struct gd_program {
     int n_held, held_room;
     bool dynamic; /* sizes or control flow depend on data: it has no steps, and runs node by node */
     gd_index_set views; /* the values that are captured tensors */
+    gd_map storages;    /* the first root of each captured storage */
     struct gd_block_list *memory;
 } gd_program;
 
@@ -149,8 +154,6 @@ int gd_program_root(gd_program *program, gd_root root);
 int gd_program_value(gd_program *program, gd_pvalue value);
 gd_pstep *gd_program_step(gd_program *program);
 gd_status gd_program_commit(gd_program *program, gd_commit commit);
-/* Makes steps, fetches and commits that read value `from` read `to`. */
-void gd_program_replace(gd_program *program, int from, int to);
 
 /* Whether a commit fills memory that no other root shares: a variable, or a captured tensor that is
  * all of its storage. (If a feed shares it, the session copies the feed: gd_plan_overwrites.) */
@@ -172,8 +175,6 @@ bool *gd_program_risks(const gd_program *program);
 /* Per root: how many steps, fetches and commits read it; how many steps write it. */
 int *gd_program_readers(const gd_program *program);
 int *gd_program_writes(const gd_program *program);
-/* The step before step `before` that has the value as a result; -1: none. */
-int gd_program_producer(const gd_program *program, int value, int before);
 /* Kernels are chosen and prepared before addresses are known: present operands have an address in
  * this memory meanwhile. It has the alignment that the operand will have on an asynchronous device,
  * whose buffers are aligned; algorithms of libraries depend on it. Kernels of the CPU, which also
@@ -191,8 +192,13 @@ void gd_program_describe(const gd_program *program, int value, gd_device *device
                          gd_tensor *tensor);
 /* Whether the options of two steps of one op are equal. */
 bool gd_same_options(const gd_pstep *a, const gd_pstep *b);
+/* Mixes the options of a step into a hash; equal options have equal hashes. */
+uint64_t gd_hash_options(uint64_t hash, const gd_pstep *step);
 
 /* The program as text, one step per line. free() it. */
 char *gd_program_text(const gd_program *program);
+/* The same with what `print` adds to the line of each step; NULL: nothing. */
+typedef void (*gd_step_printer)(FILE *out, const gd_pstep *step, const void *arg);
+char *gd_program_text_with(const gd_program *program, gd_step_printer print, const void *arg);
 
 #endif

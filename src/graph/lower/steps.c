@@ -149,11 +149,16 @@ static int view_new_value(gd_program *p, const gd_value_version *v, int value) {
     return gd_program_value(p, seen);
 }
 
+/* The root that stands for the memory of a value. */
+static gd_root *memory_of(const gd_program *p, int value) {
+    return &p->roots[p->roots[p->values[value].root].memory];
+}
+
 /* The value of a variable or captured tensor as a node sees it; -1: failed. */
 static int find_visible_value(gd_lowering *l, int value, uint64_t as_of) {
     gd_program *p = l->p;
     const gd_tensor t = as_tensor(p, value);
-    for (int i = l->n_versions; i-- > 0;) {
+    for (int i = memory_of(p, value)->versions - 1; i >= 0; i = l->versions[i].before) {
         const gd_value_version *v = &l->versions[i];
         if (v->order >= as_of) continue;
         if (v->of == value) return v->value;
@@ -167,25 +172,31 @@ static int find_visible_value(gd_lowering *l, int value, uint64_t as_of) {
  * run. */
 static gd_status record_write(gd_lowering *l, int of, int value, const gd_node *node) {
     gd_program *p = l->p;
-    if (!gd_grow(l->versions, l->n_versions, l->versions_room))
-        return gd_no_memory(NULL, "to plan a run");
-    l->versions[l->n_versions++] = (gd_value_version){of, value, node->order};
+    gd_root *memory = memory_of(p, of);
     const gd_tensor t = as_tensor(p, of);
-    for (int i = 0; i < p->n_commits; i++) {
-        const gd_tensor other = as_tensor(p, p->commits[i].to);
-        if (p->commits[i].to == of) {
-            p->commits[i].value = value;
-            p->commits[i].site = node->site;
-            return GD_OK;
-        }
-        if (gd_overlap(&t, &other))
+    int commit = p->n_commits; /* a new one, unless `of` has one */
+    for (int i = memory->versions - 1; i >= 0 && commit == p->n_commits;
+         i = l->versions[i].before) {
+        const gd_value_version *v = &l->versions[i];
+        const gd_tensor other = as_tensor(p, v->of);
+        const char *site = p->commits[v->commit].site;
+        if (v->of == of) commit = v->commit;
+        else if (gd_overlap(&t, &other))
             return gd_fail(GD_E_UNSUPPORTED,
                            "it writes a tensor that shares its memory with one that was written "
                            "before in the run, at %s",
-                           p->commits[i].site ? p->commits[i].site : "(unknown place)");
+                           site ? site : "(unknown place)");
     }
-    return gd_program_commit(
-        p, (gd_commit){.root = p->values[of].root, .to = of, .value = value, .site = node->site});
+    if (!gd_grow(l->versions, l->n_versions, l->versions_room))
+        return gd_no_memory(NULL, "to plan a run");
+    l->versions[l->n_versions] =
+        (gd_value_version){of, value, node->order, commit, memory->versions - 1};
+    memory->versions = ++l->n_versions;
+    const gd_commit made = {
+        .root = p->values[of].root, .to = of, .value = value, .site = node->site};
+    if (commit == p->n_commits) return gd_program_commit(p, made);
+    p->commits[commit] = made;
+    return GD_OK;
 }
 
 /* gd_assign adds no step: the variable gets the value at the end, and the result is the value. */
@@ -339,10 +350,9 @@ static gd_status lower_node(gd_lowering *l, gd_lowered_node *e) {
     gd_node *node = e->node;
     e->values = gd_program_alloc(l->p, (size_t)(node->n_out + 1) * sizeof *e->values);
     if (!e->values) return GD_E_MEMORY;
-    for (int i = e->feed; i >= 0 && i < l->feeds.count; i++) {
+    for (int i = e->feed; i >= 0; i = l->next_feed[i]) {
         const gd_tensor *value = l->fed.at[i];
         size_t bytes;
-        if (l->feeds.at[i]->node != node) continue;
         GD_TRY(gd_dims_bytes(value->rank, value->dims, (gd_dtype)value->dtype, &bytes));
         int v =
             add_source(l->p, (gd_root){.kind = GD_ROOT_FEED, .number = i, .bytes = bytes}, value);

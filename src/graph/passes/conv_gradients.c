@@ -21,26 +21,29 @@ static bool sums_channels(const gd_program *p, const gd_pstep *s) {
     return true;
 }
 
-/* The step that computes the gradient of the weight from value gy; -1: none. */
-static int find_weight_gradient(const gd_program *p, int gy) {
-    for (int i = 0; i < p->n_steps; i++) {
+/* The first step that computes the gradient of the weight from value gy; -1: none. */
+static int find_weight_gradient(const gd_uses *uses, int gy) {
+    const gd_program *p = uses->program;
+    int found = -1;
+    for (int e = gd_uses_readers(uses, p->values[gy].root); e >= 0; e = uses->entries[e].next) {
+        const int i = uses->entries[e].step;
         const gd_pstep *s = &p->steps[i];
-        if (gd_step_is(s, "conv_grad_weight") && s->in[1] >= 0 && s->out[0] >= 0 &&
-            p->values[s->out[0]].rank == p->values[gy].rank && /* gy is a batch */
+        if ((found < 0 || i < found) && gd_step_is(s, "conv_grad_weight") && s->in[1] >= 0 &&
+            s->out[0] >= 0 && p->values[s->out[0]].rank == p->values[gy].rank && /* gy is a batch */
             gd_values_are_same(&p->values[s->in[1]], &p->values[gy]))
-            return i;
+            found = i;
     }
-    return -1;
+    return found;
 }
 
 /* Replaces both steps by one where the later of the two is. Returns whether it did. */
-static bool join_steps(gd_program *p, int weight, int sum, gd_device *device) {
+static bool join_steps(gd_program *p, gd_uses *uses, int weight, int sum, gd_device *device) {
     const int first = weight < sum ? weight : sum, last = weight < sum ? sum : weight;
     gd_pstep made = p->steps[weight];
     made.op = gd_op_find("conv_grad_weight_bias");
     made.n_out = 2;
     made.out = gd_program_alloc(p, 2 * sizeof *made.out);
-    if (!made.out || !gd_step_can_move(p, first, last, false, last)) return false;
+    if (!made.out || !gd_step_can_move(uses, first, last, false, last)) return false;
     made.out[0] = p->steps[weight].out[0];
     made.out[1] = p->steps[sum].out[0];
     if (!gd_take_options(p, made.op, NULL, &p->steps[weight], &made.attrs) ||
@@ -48,16 +51,19 @@ static bool join_steps(gd_program *p, int weight, int sum, gd_device *device) {
         return false;
     p->steps[first].removed = true;
     p->steps[last] = made;
+    gd_uses_add(uses, last);
     return true;
 }
 
 gd_status gd_pass_conv_gradients(gd_rewrite *r) {
     gd_program *p = r->program;
     if (!gd_kernel_exists(gd_op_find("conv_grad_weight_bias"), r->device->api->kind)) return GD_OK;
-    for (int i = 0; i < p->n_steps; i++) {
+    gd_uses uses;
+    gd_status status = gd_uses_make(&uses, p);
+    for (int i = 0; i < p->n_steps && status == GD_OK; i++) {
         if (!sums_channels(p, &p->steps[i])) continue;
-        const int weight = find_weight_gradient(p, p->steps[i].in[0]);
-        if (weight >= 0) r->changes += join_steps(p, weight, i, r->device);
+        const int weight = find_weight_gradient(&uses, p->steps[i].in[0]);
+        if (weight >= 0) r->changes += join_steps(p, &uses, weight, i, r->device);
     }
-    return GD_OK;
+    return gd_uses_end(&uses);
 }

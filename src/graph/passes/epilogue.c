@@ -88,13 +88,14 @@ static bool is_one_of(const char *name, const char *words) {
     return false;
 }
 
-int gd_inner_step(const gd_program *p, const gd_op_fuses *f, int at, const int *readers) {
+int gd_inner_step(const gd_uses *uses, const gd_op_fuses *f, int at, const int *readers) {
+    const gd_program *p = uses->program;
     const gd_pstep *outer = &p->steps[at];
     int k = 0;
     while (f->outer_in[k] != GD_FUSES_INNER) k++;
     if (k >= outer->n_in || outer->in[k] < 0 || readers[p->values[outer->in[k]].root] != 1)
         return -1;
-    const int from = gd_program_producer(p, outer->in[k], at);
+    const int from = gd_uses_producer(uses, outer->in[k], at);
     return from >= 0 && is_one_of(p->steps[from].op->name, f->inner) && p->steps[from].n_out == 1
                ? from
                : -1;
@@ -193,15 +194,16 @@ static bool has_same_results(const gd_program *p, step_pair *pair, const int *re
 }
 
 /* Finds the step that is fused with step `at` into `op`. */
-static bool find_pair(const gd_program *p, const gd_op *op, int at, bool swapped,
+static bool find_pair(const gd_uses *uses, const gd_op *op, int at, bool swapped,
                       const int *readers, step_pair *pair) {
+    const gd_program *p = uses->program;
     const gd_op_fuses *f = &op->facts.fuses;
     const gd_pstep *outer = &p->steps[at];
     int k = 0;
     while (f->outer_in[k] != GD_FUSES_INNER) k++;
     if (swapped) k = 1 - k;
     if (k >= outer->n_in || outer->in[k] < 0) return false;
-    const int from = gd_program_producer(p, outer->in[k], at);
+    const int from = gd_uses_producer(uses, outer->in[k], at);
     if (from < 0 || !is_one_of(p->steps[from].op->name, f->inner) || p->steps[from].view ||
         p->steps[from].out[0] != outer->in[k])
         return false;
@@ -209,29 +211,18 @@ static bool find_pair(const gd_program *p, const gd_op *op, int at, bool swapped
     return has_same_results(p, pair, readers);
 }
 
-static bool has_root(const gd_program *p, const int *values, int n, int root) {
-    for (int k = 0; k < n; k++)
-        if (values[k] >= 0 && p->values[values[k]].root == root) return true;
-    return false;
-}
-
-bool gd_step_can_move(const gd_program *p, int s, int end, bool earlier, int but) {
+bool gd_step_can_move(const gd_uses *uses, int s, int end, bool earlier, int but) {
+    const gd_program *p = uses->program;
     const gd_pstep *moved = &p->steps[s];
-    for (int i = earlier ? end : s + 1; i < (earlier ? s : end); i++) {
-        const gd_pstep *other = &p->steps[i];
-        if (other->removed || other->view || i == but) continue;
-        for (int k = 0; k < moved->n_out; k++) {
-            if (moved->out[k] < 0) continue;
-            const int root = p->values[moved->out[k]].root;
-            if (has_root(p, other->in, other->n_in, root) ||
-                has_root(p, other->out, other->n_out, root))
-                return false;
-        }
-        for (int k = 0; k < moved->n_in; k++)
-            if (moved->in[k] >= 0 &&
-                has_root(p, other->out, other->n_out, p->values[moved->in[k]].root))
-                return false;
-    }
+    const int first = earlier ? end : s + 1, last = earlier ? s : end;
+    for (int k = 0; k < moved->n_out; k++)
+        if (moved->out[k] >= 0 &&
+            gd_uses_touches(uses, p->values[moved->out[k]].root, first, last, but))
+            return false;
+    for (int k = 0; k < moved->n_in; k++)
+        if (moved->in[k] >= 0 &&
+            gd_uses_writes(uses, p->values[moved->in[k]].root, first, last, but))
+            return false;
     return true;
 }
 
@@ -290,13 +281,13 @@ static bool set_operands(gd_program *p, const step_pair *pair, gd_pstep *made) {
 }
 
 /* Whether no step between the two writes an operand of the inner one. */
-static bool operands_stay(const gd_program *p, const step_pair *pair) {
+static bool operands_stay(const gd_uses *uses, const step_pair *pair) {
+    const gd_program *p = uses->program;
     const gd_pstep *inner = &p->steps[pair->inner];
-    for (int i = pair->inner + 1; i < pair->outer; i++)
-        for (int k = 0; k < pair->op->facts.fuses.n_inner && k < inner->n_in; k++)
-            if (inner->in[k] >= 0 && !p->steps[i].removed && !p->steps[i].view &&
-                has_root(p, p->steps[i].out, p->steps[i].n_out, p->values[inner->in[k]].root))
-                return false;
+    for (int k = 0; k < pair->op->facts.fuses.n_inner && k < inner->n_in; k++)
+        if (inner->in[k] >= 0 &&
+            gd_uses_writes(uses, p->values[inner->in[k]].root, pair->inner + 1, pair->outer, -1))
+            return false;
     return true;
 }
 
@@ -322,21 +313,21 @@ static bool adds_copies(const gd_program *p, const step_pair *pair, const gd_pst
 /* Replaces both steps by one, if possible. It runs in the place of the inner step if other steps
  * read the inner result, or if the outer step has no other operands; otherwise in that of the outer
  * one. Returns the number of the new step; -1: they cannot be fused. */
-static int fuse_pair(gd_program *p, const step_pair *pair, gd_device *device) {
+static int fuse_pair(gd_program *p, const gd_uses *uses, const step_pair *pair, gd_device *device) {
     gd_pstep *inner = &p->steps[pair->inner], *outer = &p->steps[pair->outer], made = *outer;
     const bool replaces_inner = pair->keeps_inner || pair->op->facts.fuses.n_outer == 1;
     made.op = pair->op;
     if (!set_operands(p, pair, &made) || !set_results(p, pair, &made)) return -1;
     if (pair->repeats) {
-        if (!operands_stay(p, pair) || !gd_step_can_run(p, &made, device) ||
+        if (!operands_stay(uses, pair) || !gd_step_can_run(p, &made, device) ||
             adds_copies(p, pair, &made, device))
             return -1;
         *outer = made;
         return pair->outer;
     }
-    if (replaces_inner
-            ? pair->keeps_inner && !gd_step_can_move(p, pair->outer, pair->inner, true, pair->inner)
-            : !gd_step_can_move(p, pair->inner, pair->outer, false, pair->outer))
+    if (replaces_inner ? pair->keeps_inner &&
+                             !gd_step_can_move(uses, pair->outer, pair->inner, true, pair->inner)
+                       : !gd_step_can_move(uses, pair->inner, pair->outer, false, pair->outer))
         return -1;
     if (!gd_step_can_run(p, &made, device) || adds_copies(p, pair, &made, device)) return -1;
     if (pair->op->facts.fuses.n_outer == 1) made.node = inner->node;
@@ -347,13 +338,14 @@ static int fuse_pair(gd_program *p, const step_pair *pair, gd_device *device) {
 
 /* Replaces step `at` and the step whose result it reads by a step of `op`, if possible. Returns the
  * number of the new step, or -1. */
-static int fuse_two_steps(gd_program *p, const gd_op *op, int at, const int *readers,
-                          gd_device *device) {
+static int fuse_two_steps(gd_program *p, const gd_uses *uses, const gd_op *op, int at,
+                          const int *readers, gd_device *device) {
     const int orders = 1 + (p->steps[at].n_in == 2 && is_commutative(p->steps[at].op));
     for (int swapped = 0; swapped < orders; swapped++) {
         step_pair pair;
-        const int made =
-            find_pair(p, op, at, swapped, readers, &pair) ? fuse_pair(p, &pair, device) : -1;
+        const int made = find_pair(uses, op, at, swapped, readers, &pair)
+                             ? fuse_pair(p, uses, &pair, device)
+                             : -1;
         if (made >= 0) return made;
     }
     return -1;
@@ -369,15 +361,16 @@ static bool fuses_elementwise_operand(const gd_op *op) {
 }
 
 /* Fuses the steps of the given ops. Returns the number of changes. */
-static int fuse_steps_of(gd_program *p, const gd_op *const *ops, int n_ops, const int *readers,
-                         gd_device *device) {
+static int fuse_steps_of(gd_program *p, gd_uses *uses, const gd_op *const *ops, int n_ops,
+                         const int *readers, gd_device *device) {
     int changes = 0;
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < n_ops; k++) {
             const gd_pstep *s = &p->steps[i];
             if (s->removed || strcmp(s->op->name, ops[k]->facts.fuses.outer) != 0) continue;
-            const int made = fuse_two_steps(p, ops[k], i, readers, device);
+            const int made = fuse_two_steps(p, uses, ops[k], i, readers, device);
             if (made < 0) continue;
+            gd_uses_add(uses, made);
             changes++;
             i = made - 1; /* the new step may be the outer one of another op */
             break;
@@ -391,15 +384,20 @@ gd_status gd_pass_epilogue(gd_rewrite *r) {
     enum { MAX_OPS = 64 };
     const gd_op *ops[MAX_OPS], *first[MAX_OPS];
     int *readers = gd_program_readers(r->program), n_ops = 0, n_first = 0;
-    if (!readers) return GD_E_MEMORY;
+    gd_uses uses;
+    if (!readers || gd_uses_make(&uses, r->program) != GD_OK) {
+        if (readers) gd_uses_free(&uses);
+        gd_free(readers);
+        return GD_E_MEMORY;
+    }
     for (int i = gd_op_count(); i-- > 0;) {
         const gd_op *op = gd_op_at(i);
         if (!op->facts.fuses.outer || n_ops == MAX_OPS) continue;
         ops[n_ops++] = op;
         if (fuses_elementwise_operand(op)) first[n_first++] = op;
     }
-    r->changes += fuse_steps_of(r->program, first, n_first, readers, r->device);
-    r->changes += fuse_steps_of(r->program, ops, n_ops, readers, r->device);
+    r->changes += fuse_steps_of(r->program, &uses, first, n_first, readers, r->device);
+    r->changes += fuse_steps_of(r->program, &uses, ops, n_ops, readers, r->device);
     gd_free(readers);
-    return GD_OK;
+    return gd_uses_end(&uses);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph/passes/passes.h"
+#include "graph/passes/uses.h"
 
 /* Whether the step is a call of the op of this name; list steps and views are none. */
 static inline bool gd_step_is(const gd_pstep *s, const char *op) {
@@ -19,7 +20,7 @@ bool gd_take_options(gd_program *p, const gd_op *op, const gd_pstep *inner, cons
                      const void **options);
 /* The step of op `f->inner` whose result step `at`, of op `f->outer`, reads as its inner operand;
  * -1: it is another op, or the result has other readers. `readers` is from gd_program_readers. */
-int gd_inner_step(const gd_program *p, const gd_op_fuses *f, int at, const int *readers);
+int gd_inner_step(const gd_uses *uses, const gd_op_fuses *f, int at, const int *readers);
 /* Copies operand k of a step to in[positions[k]], and increases *n_in to include it. */
 bool gd_take_operands(const gd_pstep *s, const int8_t *positions, int n_positions, int *in,
                       int *n_in);
@@ -29,6 +30,6 @@ bool gd_step_can_run(const gd_program *p, const gd_pstep *s, gd_device *device);
 /* Whether step `s` can run after the steps up to `end`, or, with `earlier`, before the steps from
  * `end` on: none of them reads or writes its results, or writes its operands; step `but` is not
  * considered. */
-bool gd_step_can_move(const gd_program *p, int s, int end, bool earlier, int but);
+bool gd_step_can_move(const gd_uses *uses, int s, int end, bool earlier, int but);
 
 #endif

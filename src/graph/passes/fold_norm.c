@@ -17,32 +17,33 @@ enum { LEAST_RESULTS_PER_WEIGHT = 2 };
 
 /* --- copies of variables ---------------------------------------------------------------------- */
 
-static bool is_written(const gd_program *p, int root, int but, int but_too) {
-    for (int i = 0; i < p->n_steps; i++) {
-        const gd_pstep *s = &p->steps[i];
-        if (i == but || i == but_too || s->removed || s->view) continue;
-        for (int k = 0; k < s->n_out; k++)
-            if (s->out[k] >= 0 && p->values[s->out[k]].root == root) return true;
-    }
-    return false;
+/* The state of the pass. */
+typedef struct norm_fold {
+    gd_program *p;
+    gd_device *device;
+    int *readers, *writes;
+    gd_uses uses;
+    int *commit_of;   /* for each root: its commit; -1: none */
+    bool *dropped;    /* per commit */
+    gd_pstep *before; /* per step: a step to insert before it; without op: none */
+} norm_fold;
+
+static bool is_written(const norm_fold *n, int root, int but, int but_too) {
+    return gd_uses_writes(&n->uses, root, 0, but, but_too) ||
+           gd_uses_writes(&n->uses, root, but + 1, n->p->n_steps, but_too);
 }
 
 /* A variable that an op may write is copied first, and the copy is committed at the end. If neither
  * the op at `at` nor another step writes the copy, returns the variable instead of the copy, and
- * removes the commit. */
-static int skip_variable_copy(gd_program *p, int value, int at) {
-    const int root = p->values[value].root, producer = gd_program_producer(p, value, at);
+ * drops the commit. */
+static int skip_variable_copy(norm_fold *n, int value, int at) {
+    const gd_program *p = n->p;
+    const int root = p->values[value].root, producer = gd_uses_producer(&n->uses, value, at);
     if (producer < 0 || !gd_step_copies(p, &p->steps[producer]) ||
-        is_written(p, root, producer, at))
+        is_written(n, root, producer, at))
         return value;
-    const int from = p->steps[producer].in[0];
-    int kept = 0;
-    for (int i = 0; i < p->n_commits; i++) {
-        const gd_commit *c = &p->commits[i];
-        if (p->values[c->value].root == root && c->root == p->values[from].root) continue;
-        p->commits[kept++] = *c;
-    }
-    p->n_commits = kept;
+    const int from = p->steps[producer].in[0], commit = n->commit_of[p->values[from].root];
+    if (commit >= 0 && p->values[p->commits[commit].value].root == root) n->dropped[commit] = true;
     return from;
 }
 
@@ -115,36 +116,81 @@ static bool inputs_are_constant(const gd_program *p, const gd_pstep *inner, cons
     return true;
 }
 
-static bool fold_into_weights(gd_program *p, const gd_op *op, int at, const int *readers,
-                              const int *writes, gd_device *device) {
+static bool fold_into_weights(norm_fold *n, const gd_op *op, int at) {
     const gd_op_fuses *f = &op->facts.folds;
-    const int from = gd_inner_step(p, f, at, readers);
+    gd_program *p = n->p;
+    const int from = gd_inner_step(&n->uses, f, at, n->readers);
     if (from < 0 || !has_one_result(&p->steps[at]) ||
-        !inputs_are_constant(p, &p->steps[from], writes))
+        !inputs_are_constant(p, &p->steps[from], n->writes))
         return false;
     gd_pstep folded, made;
     const gd_pstep *inner = &p->steps[from], *outer = &p->steps[at];
-    if (!make_fold_step(p, op, inner, outer, device, &folded) ||
-        !make_inner_step(p, f, inner, outer, &folded, device, &made))
+    if (!make_fold_step(p, op, inner, outer, n->device, &folded) ||
+        !make_inner_step(p, f, inner, outer, &folded, n->device, &made))
         return false;
     for (int k = 0; k < f->n_outer; k++) {
         const int to = f->outer_in[k];
         if (to >= 0 && folded.in[to] >= 0 && outer->op->inputs[k].mutated)
-            folded.in[to] = skip_variable_copy(p, folded.in[to], at);
+            folded.in[to] = skip_variable_copy(n, folded.in[to], at);
     }
     p->steps[from].removed = true;
     p->steps[at] = made;
-    if (!gd_program_step(p)) return false; /* appended; the next line makes room at `at` */
-    memmove(p->steps + at + 1, p->steps + at, (size_t)(p->n_steps - 1 - at) * sizeof *p->steps);
-    p->steps[at] = folded;
+    gd_uses_add(&n->uses, at);
+    n->before[at] = folded;
     return true;
+}
+
+/* Inserts the steps that compute the folded weights. */
+static gd_status insert_steps(norm_fold *n, int count) {
+    gd_program *p = n->p;
+    const int n_steps = p->n_steps;
+    for (int i = 0; i < count; i++)
+        if (!gd_program_step(p)) return GD_E_MEMORY;
+    for (int i = n_steps, to = p->n_steps; i-- > 0 && to > i + 1;) {
+        p->steps[--to] = p->steps[i];
+        if (n->before[i].op) p->steps[--to] = n->before[i];
+    }
+    return GD_OK;
+}
+
+static void drop_commits(const norm_fold *n) {
+    gd_program *p = n->p;
+    int kept = 0;
+    for (int i = 0; i < p->n_commits; i++)
+        if (!n->dropped[i]) p->commits[kept++] = p->commits[i];
+    p->n_commits = kept;
+}
+
+static gd_status begin_fold(norm_fold *n) {
+    const gd_program *p = n->p;
+    n->readers = gd_program_readers(p);
+    n->writes = gd_program_writes(p);
+    n->commit_of = gd_malloc(((size_t)p->n_roots + 1) * sizeof *n->commit_of);
+    n->dropped = gd_calloc((size_t)p->n_commits + 1, sizeof *n->dropped);
+    n->before = gd_calloc((size_t)p->n_steps + 1, sizeof *n->before);
+    if (!n->readers || !n->writes || !n->commit_of || !n->dropped || !n->before)
+        return gd_no_memory(NULL, "to plan a run");
+    for (int r = 0; r < p->n_roots; r++) n->commit_of[r] = -1;
+    for (int i = 0; i < p->n_commits; i++) n->commit_of[p->commits[i].root] = i;
+    return gd_uses_make(&n->uses, p);
+}
+
+static void free_fold(norm_fold *n) {
+    gd_free(n->readers);
+    gd_free(n->writes);
+    gd_free(n->commit_of);
+    gd_free(n->dropped);
+    gd_free(n->before);
+    gd_uses_free(&n->uses);
 }
 
 gd_status gd_pass_fold_norm(gd_rewrite *r) {
     gd_program *p = r->program;
-    int *readers = gd_program_readers(p), *writes = gd_program_writes(p);
+    norm_fold n = {.p = p, .device = r->device};
+    gd_status status = begin_fold(&n);
     const int known = p->n_roots;
-    for (int o = 0; readers && writes && o < gd_op_count(); o++) {
+    int folds = 0;
+    for (int o = 0; status == GD_OK && o < gd_op_count(); o++) {
         const gd_op *op = gd_op_at(o);
         if (!op->facts.folds.outer) continue;
         for (int i = 0; i < p->n_steps; i++) {
@@ -152,13 +198,15 @@ gd_status gd_pass_fold_norm(gd_rewrite *r) {
             if (s->removed || strcmp(s->op->name, op->facts.folds.outer) != 0 ||
                 p->values[s->in[0]].root >= known)
                 continue;
-            const bool done = fold_into_weights(p, op, i, readers, writes, r->device);
-            r->changes += done;
-            i += done; /* skip the inserted step */
+            folds += fold_into_weights(&n, op, i);
         }
     }
-    const bool room = readers && writes;
-    gd_free(readers);
-    gd_free(writes);
-    return room ? GD_OK : GD_E_MEMORY;
+    if (folds > 0) {
+        drop_commits(&n);
+        status = insert_steps(&n, folds);
+    }
+    if (status == GD_OK && n.uses.incomplete) status = gd_no_memory(NULL, "to plan a run");
+    r->changes += folds;
+    free_fold(&n);
+    return status;
 }

@@ -69,15 +69,14 @@ static bool takes_strides(const gd_layout *l, const gd_pstep *s) {
     return kernel && !(kernel->flags & GD_KERNEL_STAGED);
 }
 
-bool gd_layout_readers_agree(const gd_layout *l, const gd_pvalue *base, const int64_t *strides,
-                             int but, int chain) {
+bool gd_layout_readers_agree(gd_layout *l, const gd_pvalue *base, const int64_t *strides, int but,
+                             int chain) {
     const gd_program *p = l->p;
     gd_pvalue to;
-    for (int v = 0; v < p->n_values; v++)
-        if (p->values[v].root == base->root &&
-            !gd_layout_restride_view(base, strides, &p->values[v], &to))
-            return false;
-    for (int i = 0; i < p->n_steps; i++) {
+    for (int v = gd_uses_values(&l->uses, base->root); v >= 0; v = l->uses.next_value[v])
+        if (!gd_layout_restride_view(base, strides, &p->values[v], &to)) return false;
+    for (int e = gd_uses_readers(&l->uses, base->root); e >= 0; e = l->uses.entries[e].next) {
+        const int i = l->uses.entries[e].step;
         const gd_pstep *s = &p->steps[i];
         if (s->removed || s->view || i == but || (chain >= 0 && l->chain[i] == chain)) continue;
         for (int k = 0; k < s->n_in; k++) {
@@ -91,12 +90,18 @@ bool gd_layout_readers_agree(const gd_layout *l, const gd_pvalue *base, const in
     return true;
 }
 
-void gd_layout_set_strides(gd_program *p, gd_pvalue base, const int64_t *strides) {
-    for (int v = 0; v < p->n_values; v++) {
-        gd_pvalue to;
-        if (p->values[v].root == base.root &&
-            gd_layout_restride_view(&base, strides, &p->values[v], &to))
-            p->values[v] = to;
+void gd_layout_set_strides(gd_layout *l, gd_pvalue base, const int64_t *strides) {
+    gd_pvalue to;
+    for (int v = gd_uses_values(&l->uses, base.root); v >= 0; v = l->uses.next_value[v])
+        if (gd_layout_restride_view(&base, strides, &l->p->values[v], &to)) l->p->values[v] = to;
+}
+
+void gd_layout_replace(gd_layout *l, int from, int to) {
+    const int root = l->p->values[from].root;
+    for (int e = gd_uses_readers(&l->uses, root); e >= 0; e = l->uses.entries[e].next) {
+        const gd_pstep *s = &l->p->steps[l->uses.entries[e].step];
+        for (int k = 0; k < s->n_in; k++)
+            if (s->in[k] == from) s->in[k] = to;
     }
 }
 
@@ -131,10 +136,12 @@ static bool is_layout_copy(const gd_layout *l, const gd_pstep *s) {
            l->writes[x->root] == (p->roots[x->root].kind == GD_ROOT_TEMPORARY);
 }
 
-static int find_producer(const gd_program *p, int root) {
-    for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed && !p->steps[i].view; k++)
-            if (p->steps[i].out[k] >= 0 && p->values[p->steps[i].out[k]].root == root) return i;
+/* The step that writes a root that can change; -1: none. */
+static int find_producer(const gd_layout *l, int root) {
+    for (int e = l->uses.writers[root]; e >= 0; e = l->uses.entries[e].next) {
+        const gd_pstep *s = &l->p->steps[l->uses.entries[e].step];
+        if (!s->removed && !s->view) return l->uses.entries[e].step;
+    }
     return -1;
 }
 
@@ -146,7 +153,7 @@ static bool write_in_copied_order(gd_layout *l, int at) {
     const gd_pvalue x = p->values[s->in[0]];
     if (!is_layout_copy(l, s) || gd_value_is_row_major(&x) || !gd_layout_can_change(l, x.root))
         return false;
-    const int producer = find_producer(p, x.root);
+    const int producer = find_producer(l, x.root);
     if (producer < 0 || !(p->steps[producer].op->flags & GD_OP_STRIDED_ROWS) ||
         !takes_strides(l, &p->steps[producer]))
         return false;
@@ -167,10 +174,11 @@ static bool write_in_copied_order(gd_layout *l, int at) {
     }
     if (strides[made.rank - 1] != 1 || !gd_layout_readers_agree(l, &made, strides, at, GD_NO_CHAIN))
         return false;
-    gd_layout_set_strides(p, made, strides);
+    gd_layout_set_strides(l, made, strides);
     const int from = p->values[s->out[0]].root;
-    for (int v = 0; v < p->n_values; v++)
-        if (p->values[v].root == from) p->values[v].root = x.root;
+    for (int v = gd_uses_values(&l->uses, from); v >= 0; v = l->uses.next_value[v])
+        p->values[v].root = x.root;
+    gd_uses_join_roots(&l->uses, from, x.root);
     s->view = true;
     return true;
 }
@@ -186,16 +194,15 @@ static bool drop_copy(gd_layout *l, int at) {
     if (gd_numel(y.rank, y.dims) == 0 ||
         !gd_layout_readers_agree(l, &y, x.strides, at, GD_AND_ELEMENTWISE))
         return false;
-    for (int v = 0; v < p->n_values; v++) {
+    gd_layout_replace(l, s->out[0], s->in[0]);
+    for (int v = gd_uses_values(&l->uses, y.root); v >= 0; v = l->uses.next_value[v]) {
         gd_pvalue to;
-        if (p->values[v].root != y.root ||
-            !gd_layout_restride_view(&y, x.strides, &p->values[v], &to))
-            continue;
+        gd_layout_restride_view(&y, x.strides, &p->values[v], &to); /* the readers agree */
         to.root = x.root;
         to.offset += x.offset;
         p->values[v] = to;
     }
-    gd_program_replace(p, s->out[0], s->in[0]);
+    gd_uses_join_roots(&l->uses, y.root, x.root);
     s->removed = true;
     return true;
 }
@@ -216,7 +223,7 @@ static gd_status init_layout(gd_layout *l) {
         return gd_no_memory(NULL, "to plan a run");
     for (int i = 0; i < p->n_fetches; i++) l->fixed[p->values[p->fetches[i]].root] = true;
     for (int i = 0; i < p->n_commits; i++) l->fixed[p->values[p->commits[i].value].root] = true;
-    return GD_OK;
+    return gd_uses_make(&l->uses, p);
 }
 
 gd_status gd_pass_layout(gd_rewrite *r) {
@@ -234,5 +241,6 @@ gd_status gd_pass_layout(gd_rewrite *r) {
     gd_free(l.producer);
     gd_free(l.permuted);
     r->changes += l.changes;
-    return status;
+    const gd_status ended = gd_uses_end(&l.uses);
+    return status != GD_OK ? status : ended;
 }

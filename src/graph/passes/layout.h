@@ -2,6 +2,7 @@
 #ifndef GRADUS_GRAPH_PASSES_LAYOUT_H
 #define GRADUS_GRAPH_PASSES_LAYOUT_H
 
+#include "graph/passes/uses.h"
 #include "graph/passes/passes.h"
 #include "gradus/ops.h"
 
@@ -15,6 +16,7 @@ typedef struct gd_layout_permute {
 typedef struct gd_layout {
     gd_program *p;
     gd_device *device;
+    gd_uses uses;
     int *writes;   /* per root: how many steps write it */
     bool *fixed;   /* per root: it is fetched or committed, so its layout cannot change */
     int *chain;    /* per step: the first step of its chain of elementwise steps; -1: none */
@@ -36,10 +38,12 @@ enum { GD_NO_CHAIN = -1, GD_AND_ELEMENTWISE = -2 };
 /* Whether all readers of the root of `base` (but for step `but`, and those of `chain`) accept these
  * strides: no kernel has to copy an operand that it does not copy now. Elementwise steps must not
  * get operands that are no longer row-major, either, unless `chain` is GD_AND_ELEMENTWISE. */
-bool gd_layout_readers_agree(const gd_layout *l, const gd_pvalue *base, const int64_t *strides,
-                             int but, int chain);
+bool gd_layout_readers_agree(gd_layout *l, const gd_pvalue *base, const int64_t *strides, int but,
+                             int chain);
 /* Gives `base` and all views of it new strides. */
-void gd_layout_set_strides(gd_program *p, gd_pvalue base, const int64_t *strides);
+void gd_layout_set_strides(gd_layout *l, gd_pvalue base, const int64_t *strides);
+/* Makes steps that read value `from` read `to`; both are of one root, which is not fetched. */
+void gd_layout_replace(gd_layout *l, int from, int to);
 
 /* Computes the view `v` of `base`, which is row-major, after `base` gets new strides. False for
  * views that split or join axes. */

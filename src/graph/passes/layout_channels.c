@@ -80,11 +80,11 @@ static void move_root(channel_layout *c, int root, bool last) {
     c->moved[root] = last;
     if (last) {
         set_channels_last(&p->values[c->base[root]], strides);
-        gd_layout_set_strides(p, p->values[c->base[root]], strides);
+        gd_layout_set_strides(c->l, p->values[c->base[root]], strides);
         return;
     }
-    for (int v = 0; v < p->n_values; v++)
-        if (c->original[v].root == root) p->values[v] = c->original[v];
+    for (int v = gd_uses_values(&c->l->uses, root); v >= 0; v = c->l->uses.next_value[v])
+        p->values[v] = c->original[v];
 }
 
 /* --- the steps of a region -------------------------------------------------------------------- */

@@ -45,11 +45,12 @@ static bool is_same_view(const gd_pvalue *a, const gd_pvalue *b) {
     return same;
 }
 
-/* A value that is this view; -1: none. */
-static int find_view(const gd_program *p, const gd_pvalue *v) {
-    for (int i = 0; i < p->n_values; i++)
-        if (is_same_view(&p->values[i], v)) return i;
-    return -1;
+/* The first value that is this view; -1: none. */
+static int find_view(gd_layout *l, const gd_pvalue *v) {
+    int found = -1;
+    for (int i = gd_uses_values(&l->uses, v->root); i >= 0; i = l->uses.next_value[i])
+        if ((found < 0 || i < found) && is_same_view(&l->p->values[i], v)) found = i;
+    return found;
 }
 
 static bool can_sink(const gd_layout *l, const gd_pstep *s) {
@@ -197,13 +198,13 @@ static gd_status sink_through_step(gd_layout *l, int at, const int *order, const
     for (int i = 0; i < rank; i++) back[order[i]] = i;
     for (int k = 0; k < s->n_in; k++) {
         const gd_pvalue *x = &p->values[s->in[k]], v = reorder_axes(x, order, rank);
-        ids[k] = gd_numel(x->rank, x->dims) == 1 ? s->in[k] : find_view(p, &v);
+        ids[k] = gd_numel(x->rank, x->dims) == 1 ? s->in[k] : find_view(l, &v);
         if (ids[k] >= 0) continue;
         if ((ids[k] = gd_program_value(p, v)) < 0) return GD_E_MEMORY;
         GD_TRY(record_permute(l, s->in[k], ids[k], order, false));
     }
     for (int k = 0; k < s->n_out; k++) {
-        gd_layout_set_strides(p, p->values[s->out[k]], strides);
+        gd_layout_set_strides(l, p->values[s->out[k]], strides);
         const gd_pvalue v = reorder_axes(&p->values[s->out[k]], order, rank);
         if ((ids[s->n_in + k] = gd_program_value(p, v)) < 0) return GD_E_MEMORY;
         GD_TRY(record_permute(l, ids[s->n_in + k], s->out[k], back, true));
@@ -232,38 +233,73 @@ static gd_status sink_chain(gd_layout *l, int chain) {
 
 /* Replaces values that are the same view as the step's result by that result, which removes
  * permutes that undo each other. */
-static void unify_views(gd_program *p, int made) {
-    const gd_pvalue look = p->values[made];
-    for (int v = 0; v < p->n_values; v++)
-        if (v != made && is_same_view(&p->values[v], &look)) gd_program_replace(p, v, made);
+static void unify_views(gd_layout *l, int made) {
+    const gd_pvalue look = l->p->values[made];
+    for (int v = gd_uses_values(&l->uses, look.root); v >= 0; v = l->uses.next_value[v])
+        if (v != made && is_same_view(&l->p->values[v], &look)) gd_layout_replace(l, v, made);
 }
 
-/* Inserts the permutes into the program, each after the step that computes its operand. */
-static gd_status insert_permutes(gd_layout *l) {
-    gd_program *p = l->p;
-    for (int i = l->n_permuted; i-- > 0;) {
-        const gd_layout_permute *n = &l->permuted[i];
-        int *ids = gd_program_alloc(p, 2 * sizeof *ids);
-        if (!ids || !gd_program_step(p)) return GD_E_MEMORY;
-        int at = p->n_steps - 1;
-        for (; at > 0; at--) {
-            const gd_pstep *before = &p->steps[at - 1];
-            bool producer = false;
-            for (int k = 0; k < before->n_out; k++) producer |= before->out[k] == n->made;
-            if (producer) break;
-            p->steps[at] = p->steps[at - 1];
-        }
-        ids[0] = n->made;
-        ids[1] = n->value;
-        p->steps[at] = (gd_pstep){.op = gd_op_find("permute"),
-                                  .attrs = n->options,
-                                  .n_in = 1,
-                                  .n_out = 1,
-                                  .in = ids,
-                                  .out = ids + 1,
-                                  .view = true};
+/* The steps as a list, while permutes are inserted. */
+typedef struct step_list {
+    gd_pstep *at;  /* the steps of the program, then the permutes */
+    int *next;     /* for each: the one after it; -1: none */
+    int *producer; /* for each value: the last step that has it as a result; -1: none */
+    int first, count;
+} step_list;
+
+static gd_status list_steps(const gd_program *p, int more, step_list *list) {
+    const size_t most = (size_t)(p->n_steps + more) + 1;
+    *list = (step_list){.at = gd_malloc(most * sizeof *list->at),
+                        .next = gd_malloc(most * sizeof *list->next),
+                        .producer = gd_malloc(((size_t)p->n_values + 1) * sizeof(int)),
+                        .first = p->n_steps > 0 ? 0 : -1,
+                        .count = p->n_steps};
+    if (!list->at || !list->next || !list->producer) return gd_no_memory(NULL, "to plan a run");
+    for (int v = 0; v < p->n_values; v++) list->producer[v] = -1;
+    for (int i = 0; i < p->n_steps; i++) {
+        list->at[i] = p->steps[i];
+        list->next[i] = i + 1 < p->n_steps ? i + 1 : -1;
+        for (int k = 0; k < p->steps[i].n_out; k++)
+            if (p->steps[i].out[k] >= 0) list->producer[p->steps[i].out[k]] = i;
     }
     return GD_OK;
+}
+
+/* Inserts a permute after the step that computes its operand. */
+static gd_status insert_permute(gd_program *p, step_list *list, const gd_layout_permute *n) {
+    int *ids = gd_program_alloc(p, 2 * sizeof *ids), at = list->count++;
+    if (!ids) return GD_E_MEMORY;
+    ids[0] = n->made;
+    ids[1] = n->value;
+    list->at[at] = (gd_pstep){.op = gd_op_find("permute"),
+                              .attrs = n->options,
+                              .n_in = 1,
+                              .n_out = 1,
+                              .in = ids,
+                              .out = ids + 1,
+                              .view = true};
+    int *after = list->producer[n->made] < 0 ? &list->first : &list->next[list->producer[n->made]];
+    list->next[at] = *after;
+    *after = at;
+    list->producer[n->value] = at;
+    return GD_OK;
+}
+
+/* Inserts the permutes into the program, the last ones first. */
+static gd_status insert_permutes(gd_layout *l) {
+    gd_program *p = l->p;
+    step_list list;
+    gd_status status = list_steps(p, l->n_permuted, &list);
+    for (int i = l->n_permuted; i-- > 0 && status == GD_OK;)
+        status = insert_permute(p, &list, &l->permuted[i]);
+    while (p->n_steps < list.count && status == GD_OK)
+        if (!gd_program_step(p)) status = GD_E_MEMORY;
+    for (int i = list.first, n = 0; i >= 0 && status == GD_OK; i = list.next[i])
+        p->steps[n++] = list.at[i];
+    gd_free(list.at);
+    gd_free(list.next);
+    gd_free(list.producer);
+    return status;
 }
 
 gd_status gd_layout_sink_permutes(gd_layout *l) {
@@ -273,6 +309,6 @@ gd_status gd_layout_sink_permutes(gd_layout *l) {
     for (int i = 0; i < n_steps; i++)
         if (l->chain[i] == i) GD_TRY(sink_chain(l, i));
     for (int i = 0; i < l->n_permuted; i++)
-        if (l->permuted[i].is_result) unify_views(p, l->permuted[i].made);
-    return insert_permutes(l);
+        if (l->permuted[i].is_result) unify_views(l, l->permuted[i].made);
+    return l->n_permuted > 0 ? insert_permutes(l) : GD_OK;
 }

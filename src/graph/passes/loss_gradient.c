@@ -17,10 +17,11 @@ static int input_of(const gd_pstep *s, int k) { return k < s->n_in ? s->in[k] : 
 
 /* The loss whose gradient step `at` computes, and whose statistics only this step reads; -1: there
  * is none. */
-static int find_loss(const gd_program *p, int at, const int *readers) {
+static int find_loss(const gd_uses *uses, int at, const int *readers) {
+    const gd_program *p = uses->program;
     const gd_pstep *g = &p->steps[at];
     if (!gd_step_is(g, "index_cross_entropy_grad") || g->out[0] < 0) return -1;
-    const int loss = gd_program_producer(p, g->in[GRADIENT_SHIFT], at);
+    const int loss = gd_uses_producer(uses, g->in[GRADIENT_SHIFT], at);
     if (loss < 0 || !gd_step_is(&p->steps[loss], "index_cross_entropy")) return -1;
     const gd_pstep *l = &p->steps[loss];
     for (int k = 0; k < STATISTICS; k++)
@@ -33,7 +34,8 @@ static int find_loss(const gd_program *p, int at, const int *readers) {
 }
 
 /* Replaces the loss by a step that also computes the gradient. */
-static bool join_gradient(gd_program *p, int loss, int gradient, gd_device *device) {
+static bool join_gradient(gd_program *p, const gd_uses *uses, int loss, int gradient,
+                          gd_device *device) {
     const gd_pstep *l = &p->steps[loss], *g = &p->steps[gradient];
     const int ids[] = {g->in[0],  l->in[0], l->in[1], input_of(l, LOSS_WEIGHT),
                        l->out[0], g->out[0]};
@@ -45,7 +47,7 @@ static bool join_gradient(gd_program *p, int loss, int gradient, gd_device *devi
     if (!made.in || !gd_take_options(p, made.op, l, g, &made.attrs)) return false;
     memcpy(made.in, ids, sizeof ids);
     made.out = made.in + made.n_in;
-    if (!gd_step_can_move(p, gradient, loss, true, loss) || !gd_step_can_run(p, &made, device))
+    if (!gd_step_can_move(uses, gradient, loss, true, loss) || !gd_step_can_run(p, &made, device))
         return false;
     p->steps[loss] = made;
     p->steps[gradient].removed = true;
@@ -57,11 +59,15 @@ gd_status gd_pass_loss_gradient(gd_rewrite *r) {
     if (!gd_kernel_exists(gd_op_find("index_cross_entropy_with_grad"), r->device->api->kind))
         return GD_OK;
     int *readers = gd_program_readers(p);
-    if (!readers) return GD_E_MEMORY;
-    for (int i = 0; i < p->n_steps; i++) {
-        const int loss = find_loss(p, i, readers);
-        if (loss >= 0) r->changes += join_gradient(p, loss, i, r->device);
+    gd_uses uses = {.program = p};
+    gd_status status = readers ? gd_uses_make(&uses, p) : GD_E_MEMORY;
+    for (int i = 0; i < p->n_steps && status == GD_OK; i++) {
+        const int loss = find_loss(&uses, i, readers);
+        if (loss < 0 || !join_gradient(p, &uses, loss, i, r->device)) continue;
+        gd_uses_add(&uses, loss);
+        r->changes++;
     }
     gd_free(readers);
-    return GD_OK;
+    const gd_status ended = gd_uses_end(&uses);
+    return status != GD_OK ? status : ended;
 }

@@ -8,19 +8,38 @@
 #include "dispatch/call.h"
 #include "dispatch/launch.h"
 
-static void find_committed_feeds(gd_plan *plan) {
+/* A feed must not share its memory with a tensor that is written too early (gd_plan_overwrites):
+ * before the end of the run, or, if a commit reads a feed, by another commit. */
+static gd_status find_overwritten(gd_plan *plan) {
     const gd_program *p = plan->program;
+    bool reads_feed = false;
     for (int i = 0; i < p->n_commits; i++)
-        if (p->roots[p->values[p->commits[i].value].root].kind == GD_ROOT_FEED)
-            plan->commits_feed = true;
+        reads_feed |= p->roots[p->values[p->commits[i].value].root].kind == GD_ROOT_FEED;
+    for (int i = 0; i < p->n_commits; i++) {
+        const gd_storage *storage = p->roots[p->commits[i].root].storage;
+        if (storage && (p->commits[i].through || reads_feed) &&
+            !gd_map_put(&plan->overwritten, storage, i))
+            return gd_no_memory(NULL, "to plan a run");
+    }
+    return GD_OK;
 }
 
 static gd_status list_buffers(gd_plan *plan) {
     const gd_program *p = plan->program;
     plan->buffers = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->buffers);
-    if (!plan->buffers) return gd_no_memory(NULL, "to plan a run");
-    for (int r = 0; r < p->n_roots; r++)
+    plan->fetch_buffers = gd_malloc((size_t)(p->n_fetches + 1) * sizeof *plan->fetch_buffers);
+    int *buffer_of = gd_malloc((size_t)(p->n_roots + 1) * sizeof *buffer_of);
+    if (!plan->buffers || !plan->fetch_buffers || !buffer_of) {
+        gd_free(buffer_of);
+        return gd_no_memory(NULL, "to plan a run");
+    }
+    for (int r = 0; r < p->n_roots; r++) {
+        buffer_of[r] = p->roots[r].fetched ? plan->n_buffers : -1;
         if (p->roots[r].fetched) plan->buffers[plan->n_buffers++] = r;
+    }
+    for (int i = 0; i < p->n_fetches; i++)
+        plan->fetch_buffers[i] = buffer_of[p->values[p->fetches[i]].root];
+    gd_free(buffer_of);
     return GD_OK;
 }
 
@@ -110,22 +129,26 @@ static gd_status place_boundary(gd_plan *plan) {
 enum { MAX_SCALAR_BYTES = 64 };
 static gd_status check_devices(const gd_program *p, const gd_device *device) {
     char text[160];
-    for (int i = 0; i < p->n_values; i++) {
+    bool *written = gd_calloc((size_t)p->n_roots + 1, sizeof *written);
+    if (!written) return gd_no_memory(NULL, "to plan a run");
+    for (int k = 0; k < p->n_commits; k++) written[p->commits[k].root] = true;
+    gd_status status = GD_OK;
+    for (int i = 0; i < p->n_values && status == GD_OK; i++) {
         const gd_root *root = &p->roots[p->values[i].root];
         if (root->kind != GD_ROOT_CAPTURED || root->storage->device == device) continue;
-        bool written = false;
-        for (int k = 0; k < p->n_commits; k++) written |= p->commits[k].root == p->values[i].root;
-        if (!written && root->storage->device->api->host_reads && root->bytes <= MAX_SCALAR_BYTES)
+        if (!written[p->values[i].root] && root->storage->device->api->host_reads &&
+            root->bytes <= MAX_SCALAR_BYTES)
             continue; /* each run passes its value */
         gd_tensor t;
         gd_program_describe(p, i, root->storage->device, &t);
-        return gd_fail(GD_E_DEVICE,
-                       "a tensor that the graph uses, %s, is on %s, and the session runs on %s; "
-                       "create a session with that .device, or move the tensor",
-                       gd_describe(&t, text, sizeof text), root->storage->device->name,
-                       device->name);
+        status =
+            gd_fail(GD_E_DEVICE,
+                    "a tensor that the graph uses, %s, is on %s, and the session runs on %s; "
+                    "create a session with that .device, or move the tensor",
+                    gd_describe(&t, text, sizeof text), root->storage->device->name, device->name);
     }
-    return GD_OK;
+    gd_free(written);
+    return status;
 }
 
 gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t limit,
@@ -149,7 +172,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     if (status == GD_OK && program->n_commits > 0 && device->api->reserve)
         status = device->api->reserve(device); /* see may_fail in liveness.c */
     if (status == GD_OK) status = gd_plan_build_within(plan, limit);
-    if (status == GD_OK) find_committed_feeds(plan);
+    if (status == GD_OK) status = find_overwritten(plan);
     if (status == GD_OK) status = list_buffers(plan);
     if (status == GD_OK) status = place_boundary(plan);
     if (status != GD_OK) {

@@ -3,6 +3,7 @@
 #define GRADUS_GRAPH_PLAN_BUILD_H
 
 #include "core/guard.h"
+#include "core/map.h"
 #include "graph/plan/plan.h"
 
 /* Where a view's data is: at an offset in a root. */
@@ -60,9 +61,10 @@ struct gd_plan {
                                  * views_of[first_view[r + 1]] */
     int *buffers;               /* roots that are fetched */
     int n_buffers;
-    size_t slab, live; /* bytes of the slab, and the most that are live at a time */
-    int recomputed;    /* number of steps that run a second time */
-    bool commits_feed; /* a commit reads a feed, perhaps after another one has written its memory */
+    int *fetch_buffers; /* the buffer of each fetch */
+    gd_map overwritten; /* the storages that runs write before all feeds are read */
+    size_t slab, live;  /* bytes of the slab, and the most that are live at a time */
+    int recomputed;     /* number of steps that run a second time */
 
     /* Asynchronous devices (run/boundary.c). */
     bool *in_place;    /* per root: a feed or a fetch that runs use where it is */

@@ -102,9 +102,80 @@ static const gd_kernel *select_for_contiguous(const gd_plan *plan, const gd_kern
     gd_kernel_call simple = *call;
     simple.in = views;
     simple.out = views + call->n_in;
-    const gd_kernel *kernel = gd_kernel_select(call->op, &simple, plan->device->api->kind);
+    const char *kind = plan->device->api->kind;
+    const gd_kernel *kernel = call->kernel ? gd_kernel_select_next(call->op, &simple, kind)
+                                           : gd_kernel_select(call->op, &simple, kind);
     gd_free(views);
     return kernel;
+}
+
+/* Chooses the kernel of the call; or, if it has one that declines, the next one. */
+static gd_status choose_kernel(const gd_plan *plan, gd_kernel_call *call, gd_pcall *c) {
+    const char *kind = plan->device->api->kind;
+    const bool declined = call->kernel != NULL;
+    if (!c->contiguous) {
+        call->kernel = declined ? gd_kernel_select_next(call->op, call, kind)
+                                : gd_kernel_select(call->op, call, kind);
+        c->contiguous = !call->kernel;
+    }
+    if (c->contiguous) call->kernel = select_for_contiguous(plan, call);
+    if (!call->kernel && gd_fallback_allowed(call->op)) {
+        call->kernel = &gd_host_kernel;
+        c->contiguous = false;
+    }
+    c->kernel = call->kernel;
+    if (c->kernel) return GD_OK;
+    if (declined && gd_this_thread.latest == GD_E_UNSUPPORTED) return GD_E_UNSUPPORTED;
+    return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", plan->device->name, call->op->name);
+}
+
+/* Adds the views of a step's operands. *needed: some result is neither empty nor unused. */
+static gd_status add_operands(gd_plan *plan, const gd_pcall *c, bool *needed) {
+    const gd_pstep *step = c->step;
+    int view;
+    *needed = false;
+    for (int i = 0; i < step->n_in; i++) GD_TRY(gd_plan_add_value_view(plan, step->in[i], &view));
+    for (int i = step->n_out - c->n_out; i < step->n_out; i++) {
+        GD_TRY(gd_plan_add_value_view(plan, step->out[i], &view));
+        const gd_view *v = &plan->views[view];
+        if (v->data && gd_numel(v->rank, v->dims) > 0) *needed = true;
+    }
+    return GD_OK;
+}
+
+static void set_operands(const gd_plan *plan, const gd_pcall *c, gd_kernel_call *call) {
+    call->in = plan->views + c->first;
+    call->out = plan->views + c->first + c->n_in;
+}
+
+/* Stages the operands for the chosen kernel and prepares it. GD_E_UNSUPPORTED: it declines. */
+static gd_status prepare_kernel(gd_plan *plan, gd_kernel_call *call, gd_pcall *c) {
+    GD_TRY(stage_operands(plan, c));
+    set_operands(plan, c, call);
+    return c->kernel->prepare ? gd_prepared_get(call, &c->prepared) : GD_OK;
+}
+
+/* Removes the copies for a kernel that declines. */
+static gd_status unstage_operands(gd_plan *plan, gd_kernel_call *call, gd_pcall *c, int n_roots) {
+    bool needed;
+    plan->n_views = c->first;
+    plan->n_copies = c->first_copy;
+    plan->program->n_roots = n_roots;
+    c->n_before = c->n_after = 0;
+    GD_TRY(add_operands(plan, c, &needed));
+    set_operands(plan, c, call);
+    return GD_OK;
+}
+
+/* Chooses the first kernel that does not decline. */
+static gd_status find_kernel(gd_plan *plan, gd_kernel_call *call, gd_pcall *c) {
+    const int n_roots = plan->program->n_roots;
+    for (;;) {
+        GD_TRY(choose_kernel(plan, call, c));
+        const gd_status status = prepare_kernel(plan, call, c);
+        if (status != GD_E_UNSUPPORTED || !c->kernel->prepare) return status;
+        GD_TRY(unstage_operands(plan, call, c, n_roots));
+    }
 }
 
 gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step) {
@@ -113,15 +184,9 @@ gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step) {
     const int aliases = step->op->ir && step->op->n_mutated > 0 && !step->each
                             ? step->n_out - step->op->n_mutated
                             : 0;
-    bool needed = false;
-    int view;
+    bool needed;
     c.n_out = step->n_out - aliases;
-    for (int i = 0; i < step->n_in; i++) GD_TRY(gd_plan_add_value_view(plan, step->in[i], &view));
-    for (int i = aliases; i < step->n_out; i++) {
-        GD_TRY(gd_plan_add_value_view(plan, step->out[i], &view));
-        const gd_view *v = &plan->views[view];
-        if (v->data && gd_numel(v->rank, v->dims) > 0) needed = true;
-    }
+    GD_TRY(add_operands(plan, &c, &needed));
     if (!needed) { /* all outputs are empty or unused */
         plan->n_views = c.first;
         return GD_OK;
@@ -132,32 +197,23 @@ gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step) {
     call.op = step->op;
     call.each = step->each;
     call.device = plan->device;
-    call.kernel = c.kernel = gd_kernel_select(step->op, &call, plan->device->api->kind);
-    if (!c.kernel) {
-        call.kernel = c.kernel = select_for_contiguous(plan, &call);
-        c.contiguous = c.kernel != NULL;
-    }
-    if (!c.kernel && gd_fallback_allowed(step->op)) call.kernel = c.kernel = &gd_host_kernel;
-    if (!c.kernel)
-        return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", plan->device->name,
-                       step->op->name);
-    GD_TRY(stage_operands(plan, &c));
-    call.in = plan->views + c.first;
-    call.out = plan->views + c.first + c.n_in;
-    if (c.kernel->prepare) GD_TRY(gd_prepared_get(&call, &c.prepared));
+    GD_TRY(find_kernel(plan, &call, &c));
     c.workspace_bytes = c.kernel->workspace ? c.kernel->workspace(&call) : call.workspace_bytes;
     c.scratch = c.kernel->scratch ? c.kernel->scratch(&call) : 0;
+    gd_status status = GD_OK;
     if (c.workspace_bytes) {
         const gd_view bytes = {.data = gd_unbound_memory,
                                .dtype = GD_U8,
                                .rank = 1,
                                .dims = {(int64_t)c.workspace_bytes},
                                .strides = {1}};
-        GD_TRY(add_buffer(plan, bytes, c.workspace_bytes, &c.workspace));
+        status = add_buffer(plan, bytes, c.workspace_bytes, &c.workspace);
     }
-    if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) {
+    if (status == GD_OK && !gd_grow(plan->calls, plan->n_calls, plan->calls_room))
+        status = gd_no_memory(NULL, "to plan a run");
+    if (status != GD_OK) {
         gd_prepared_release(c.prepared);
-        return gd_no_memory(NULL, "to plan a run");
+        return status;
     }
     plan->calls[plan->n_calls++] = c;
     return GD_OK;

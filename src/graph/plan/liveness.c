@@ -39,6 +39,33 @@ static void find_lives(const gd_plan *plan, liveness *l) {
     }
 }
 
+static int final_root(const liveness *l, int root) {
+    while (root >= 0 && l->same[root] != root) root = l->same[root];
+    return root;
+}
+
+/* Lists the views of each root. */
+static gd_status index_views(gd_plan *plan, const liveness *l) {
+    const int n = plan->program->n_roots;
+    gd_free(plan->first_view); /* of an earlier list */
+    gd_free(plan->views_of);
+    plan->first_view = gd_calloc((size_t)n + 2, sizeof *plan->first_view);
+    plan->views_of = gd_malloc((size_t)(plan->n_views + 1) * sizeof *plan->views_of);
+    if (!plan->first_view || !plan->views_of) return gd_no_memory(NULL, "to plan a run");
+    for (int v = 0; v < plan->n_views; v++) {
+        plan->bindings[v].root = final_root(l, plan->bindings[v].root);
+        if (plan->bindings[v].root >= 0) plan->first_view[plan->bindings[v].root + 1]++;
+    }
+    for (int r = 0; r < n; r++) plan->first_view[r + 1] += plan->first_view[r];
+    int *at = gd_malloc((size_t)(n + 1) * sizeof *at);
+    if (!at) return gd_no_memory(NULL, "to plan a run");
+    memcpy(at, plan->first_view, (size_t)n * sizeof *at);
+    for (int v = 0; v < plan->n_views; v++)
+        if (plan->bindings[v].root >= 0) plan->views_of[at[plan->bindings[v].root]++] = v;
+    gd_free(at);
+    return GD_OK;
+}
+
 /* Whether the view covers all of its root, in any order of its axes. */
 static bool covers_root(const gd_plan *plan, int view) {
     const gd_view *v = &plan->views[view];
@@ -75,11 +102,13 @@ static operand_range operands_of(const gd_pcall *c, int o) {
  * the same address. */
 static bool reads_in_order(const gd_plan *plan, const gd_pcall *c, operand_range range, int root,
                            const gd_view *like) {
-    for (int v = c->first; v < c->first + c->n_in; v++)
-        if (plan->bindings[v].root == root &&
+    for (int i = plan->first_view[root]; i < plan->first_view[root + 1]; i++) {
+        const int v = plan->views_of[i];
+        if (v >= c->first && v < c->first + c->n_in &&
             (v < range.first || v >= range.end || !covers_root(plan, v) ||
              !same_layout(&plan->views[v], like)))
             return false;
+    }
     return true;
 }
 
@@ -130,16 +159,23 @@ static int find_last_risk(const gd_plan *plan, const liveness *l) {
     return i;
 }
 
+/* The view of the first result of a call that is in a root. */
+static int result_in(const gd_plan *plan, const gd_pcall *k, int root) {
+    const int first = k->first + k->n_in, end = first + k->n_out;
+    for (int i = plan->first_view[root]; i < plan->first_view[root + 1]; i++)
+        if (plan->views_of[i] >= first && plan->views_of[i] < end) return plan->views_of[i];
+    return end - 1;
+}
+
 /* Whether the call, which computes the new value of the root, reads each element of the old one only
  * to compute the same element. */
 static bool updates_in_order(const gd_plan *plan, const gd_pcall *k, int root,
                              const gd_pvalue *fresh) {
     const gd_view like = gd_program_view(fresh);
-    int o = k->first + k->n_in;
-    while (o < k->first + k->n_in + k->n_out - 1 && plan->bindings[o].root != fresh->root) o++;
-    const operand_range range = operands_of(k, o);
-    for (int x = k->first; x < k->first + k->n_in; x++) {
-        if (plan->bindings[x].root != root) continue;
+    const operand_range range = operands_of(k, result_in(plan, k, fresh->root));
+    for (int i = plan->first_view[root]; i < plan->first_view[root + 1]; i++) {
+        const int x = plan->views_of[i];
+        if (x < k->first || x >= k->first + k->n_in) continue;
         const gd_view *old = &plan->views[x];
         if (x < range.first || x >= range.end) return false;
         if (!k->step->op->ir || k->n_before || k->n_after || plan->bindings[x].offset != 0 ||
@@ -242,11 +278,6 @@ static gd_status place_commits(gd_plan *plan, liveness *l) {
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static int final_root(const liveness *l, int root) {
-    while (root >= 0 && l->same[root] != root) root = l->same[root];
-    return root;
-}
-
 static gd_status place_roots(gd_plan *plan, liveness *l) {
     const gd_program *p = plan->program;
     gd_span *spans = gd_malloc((size_t)(p->n_roots + 1) * sizeof *spans);
@@ -275,26 +306,6 @@ static gd_status place_roots(gd_plan *plan, liveness *l) {
     return status;
 }
 
-/* Lists the views of each root. */
-static gd_status index_views(gd_plan *plan, const liveness *l) {
-    const int n = plan->program->n_roots;
-    plan->first_view = gd_calloc((size_t)n + 2, sizeof *plan->first_view);
-    plan->views_of = gd_malloc((size_t)(plan->n_views + 1) * sizeof *plan->views_of);
-    if (!plan->first_view || !plan->views_of) return gd_no_memory(NULL, "to plan a run");
-    for (int v = 0; v < plan->n_views; v++) {
-        plan->bindings[v].root = final_root(l, plan->bindings[v].root);
-        if (plan->bindings[v].root >= 0) plan->first_view[plan->bindings[v].root + 1]++;
-    }
-    for (int r = 0; r < n; r++) plan->first_view[r + 1] += plan->first_view[r];
-    int *at = gd_malloc((size_t)(n + 1) * sizeof *at);
-    if (!at) return gd_no_memory(NULL, "to plan a run");
-    memcpy(at, plan->first_view, (size_t)n * sizeof *at);
-    for (int v = 0; v < plan->n_views; v++)
-        if (plan->bindings[v].root >= 0) plan->views_of[at[plan->bindings[v].root]++] = v;
-    gd_free(at);
-    return GD_OK;
-}
-
 /* Removes copies of a variable to itself, which remain where its copy is updated in place. */
 static void drop_self_copies(gd_plan *plan) {
     int kept = 0;
@@ -320,15 +331,14 @@ gd_status gd_plan_assign_memory(gd_plan *plan) {
         l.begin[r] = l.end[r] = -1;
         l.same[r] = r;
     }
-    if (status == GD_OK) {
-        find_lives(plan, &l);
-        status = place_commits(plan, &l);
-    }
+    if (status == GD_OK) find_lives(plan, &l);
+    if (status == GD_OK) status = index_views(plan, &l);
+    if (status == GD_OK) status = place_commits(plan, &l);
     if (status == GD_OK) {
         share_in_place(plan, &l);
         status = place_roots(plan, &l);
     }
-    if (status == GD_OK) status = index_views(plan, &l);
+    if (status == GD_OK) status = index_views(plan, &l); /* with shared memory */
     if (status == GD_OK) drop_self_copies(plan);
     gd_free(l.begin);
     gd_free(l.end);

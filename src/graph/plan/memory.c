@@ -12,6 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "graph/plan/gaps.h"
 
 static size_t round_up(size_t bytes) {
     return (bytes + GD_SLAB_ALIGNMENT - 1) / GD_SLAB_ALIGNMENT * GD_SLAB_ALIGNMENT;
@@ -78,14 +79,27 @@ static void insert_by_offset(gd_span **placed, int count, gd_span *s) {
     placed[low] = s;
 }
 
-/* Returns the bytes needed; `*highest` is the first span in the order that ends there. */
-static size_t place_in_order(gd_span **order, int count, gd_span **placed, int *highest) {
+/* Up to this many spans a search in all of them is faster than one in a gd_gap_tree, which finds
+ * the same gaps. */
+enum { FEW = 256 };
+
+/* Returns the bytes needed; `*highest` is the first span in the order that ends there. `tree` is
+ * NULL for few spans. */
+static size_t place_in_order(gd_span **order, int count, gd_span **placed, gd_gap_tree *tree,
+                             int *highest) {
     size_t slab = 0;
+    if (tree) gd_gap_tree_clear(tree);
     for (int i = 0; i < count; i++) {
-        order[i]->offset = tightest_gap(placed, i, order[i]);
-        insert_by_offset(placed, i, order[i]);
-        const size_t end = order[i]->offset + round_up(order[i]->bytes);
-        if (end > slab) slab = end, *highest = i;
+        gd_span *s = order[i];
+        const size_t bytes = round_up(s->bytes);
+        if (tree) {
+            s->offset = gd_gap_tree_find(tree, s->begin, s->end, bytes);
+            gd_gap_tree_add(tree, s->begin, s->end, s->offset, bytes);
+        } else {
+            s->offset = tightest_gap(placed, i, s);
+            insert_by_offset(placed, i, s);
+        }
+        if (s->offset + bytes > slab) slab = s->offset + bytes, *highest = i;
     }
     return slab;
 }
@@ -127,7 +141,8 @@ enum { MANY = 1000 };
 
 typedef struct placement_search {
     gd_span *spans, **order, **placed;
-    size_t *best; /* offsets */
+    gd_gap_tree *tree; /* of many spans */
+    size_t *best;      /* offsets */
     int count;
     size_t slab, live;
 } placement_search;
@@ -135,7 +150,7 @@ typedef struct placement_search {
 /* Places all spans in the current order, and keeps the offsets if they are the best so far. */
 static int try_order(placement_search *s) {
     int highest = 0;
-    const size_t bytes = place_in_order(s->order, s->count, s->placed, &highest);
+    const size_t bytes = place_in_order(s->order, s->count, s->placed, s->tree, &highest);
     if (bytes < s->slab) {
         s->slab = bytes;
         for (int i = 0; i < s->count; i++) s->best[i] = s->spans[i].offset;
@@ -175,18 +190,21 @@ gd_status gd_place_spans(gd_span *spans, int count, size_t *slab, size_t *live) 
         return gd_fail(GD_E_MEMORY, "no memory to place %d buffers", count);
     }
     *live = find_peak(spans, count, order, order + count);
-    placement_search s = {spans, order, order + count, best, count, SIZE_MAX, *live};
+    gd_gap_tree *tree = count > FEW ? gd_gap_tree_new(order[2 * count - 1]->end + 1) : NULL;
+    placement_search s = {spans, order, order + count, tree, best, count, SIZE_MAX, *live};
+    gd_status status = count > FEW && !tree ? GD_E_MEMORY : GD_OK;
     const int tries = (int)(UNITS / ORDERS / ((double)count * count));
-    for (int round = 0; round < 2; round++)
+    for (int round = 0; round < 2 && status == GD_OK; round++)
         for (int o = 0; o < ORDERS && s.slab > s.live && !(count > MANY && is_good(&s)); o++) {
             for (int i = 0; i < count; i++) order[i] = &spans[i];
             qsort(order, (size_t)count, sizeof *order, orders[o]);
             if (round == 0) try_order(&s);
             else improve_order(&s, tries);
         }
-    for (int i = 0; i < count; i++) spans[i].offset = best[i];
+    if (status == GD_OK) status = gd_gap_tree_free(tree);
+    for (int i = 0; i < count && status == GD_OK; i++) spans[i].offset = best[i];
     *slab = s.slab;
     gd_free(order);
     gd_free(best);
-    return GD_OK;
+    return status == GD_OK ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to place %d buffers", count);
 }

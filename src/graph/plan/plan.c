@@ -16,6 +16,8 @@ void gd_plan_free(gd_plan *plan) {
     gd_free(plan->first_view);
     gd_free(plan->views_of);
     gd_free(plan->buffers);
+    gd_free(plan->fetch_buffers);
+    gd_map_free(&plan->overwritten);
     gd_free(plan->in_place);
     gd_free(plan->fed_in_place);
     gd_free(plan->slots);
@@ -43,12 +45,7 @@ size_t gd_plan_live(const gd_plan *plan) {
 }
 int gd_plan_recomputed(const gd_plan *plan) { return plan->recomputed; }
 bool gd_plan_overwrites(const gd_plan *plan, const gd_storage *storage) {
-    const gd_program *p = plan->program;
-    for (int i = 0; i < p->n_commits; i++)
-        if ((p->commits[i].through || plan->commits_feed) &&
-            p->roots[p->commits[i].root].storage == storage)
-            return true;
-    return false;
+    return gd_map_find(&plan->overwritten, storage) >= 0;
 }
 
 bool gd_plan_writes(const gd_plan *plan) { return plan->program->n_commits > 0; }

@@ -16,6 +16,8 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
 void gd_plan_free(gd_plan *plan); /* and its instances */
 
 const gd_program *gd_plan_program(const gd_plan *plan);
+/* The program as text, with the kernel of each step and the copies that it needs; free() it. */
+char *gd_plan_text(const gd_plan *plan);
 size_t gd_plan_slab(const gd_plan *plan);           /* bytes of an instance */
 size_t gd_plan_live(const gd_plan *plan);           /* the most bytes that are live at a time */
 size_t gd_plan_fetch_bytes(const gd_plan *plan);    /* bytes of the fetch buffers */

@@ -23,6 +23,8 @@
 /* The name of a step in messages. For a step of an op's body it is the op that was called. */
 static const char *step_name(const gd_pstep *step) {
     const gd_origin *origin = step->node ? step->node->origin : NULL;
+    const char *in_jit = gd_jit_step_name(step);
+    if (in_jit) return in_jit;
     if (!origin) return step->op->name;
     return origin->caller ? origin->caller->name : origin->name;
 }

@@ -26,14 +26,18 @@ typedef struct {
     gd_tensor *to, *value;
     uint64_t order;
     const char *site;
+    int before; /* the previous commit to the same storage; -1: none */
 } commit;
 
 typedef struct {
     node_entry *entries;
     int count, capacity;
-    gd_map seen; /* nodes that have an entry, while nodes are collected */
+    gd_map seen;      /* nodes that have an entry, while nodes are collected */
+    gd_map fed_nodes; /* the nodes of feeds */
+    gd_map outside;   /* the storages of feeds, variables and captured tensors */
     commit *commits;
     int n_commits, commit_capacity;
+    gd_map latest; /* the latest commit to each storage */
     gd_tensors feeds, fed;
     gd_running running;
     bool on_tape; /* results keep their history */
@@ -48,13 +52,8 @@ static gd_status add_node_entry(evaluation *r, gd_node *node) {
         return gd_no_memory(NULL, "to run a graph");
     gd_tensor **values = gd_list_new(node->n_out);
     if (!values) return GD_E_MEMORY;
-    node_entry *e = &r->entries[r->count++];
-    *e = (node_entry){.node = node, .values = values};
-    for (int64_t i = 0; i < r->feeds.count; i++) {
-        if (r->feeds.at[i]->node != node) continue;
-        values[r->feeds.at[i]->node_index] = r->fed.at[i];
-        e->fed = true;
-    }
+    const bool fed = gd_map_find(&r->fed_nodes, node) >= 0;
+    r->entries[r->count++] = (node_entry){.node = node, .values = values, .fed = fed};
     return GD_OK;
 }
 
@@ -75,7 +74,30 @@ static node_entry *find_entry(const evaluation *r, const gd_node *node) {
     return NULL;
 }
 
+static gd_status give_feeds(evaluation *r) {
+    for (int64_t i = 0; i < r->feeds.count; i++) {
+        const node_entry *e = find_entry(r, r->feeds.at[i]->node);
+        if (e) e->values[r->feeds.at[i]->node_index] = r->fed.at[i];
+        if (!gd_map_put(&r->outside, r->fed.at[i]->storage, 0))
+            return gd_no_memory(NULL, "to run a graph");
+    }
+    return GD_OK;
+}
+
+static gd_status find_outside_storages(evaluation *r) {
+    for (int i = 0; i < r->count; i++)
+        for (int k = 0; k < r->entries[i].node->n_in; k++) {
+            const gd_storage *storage = r->entries[i].node->slots[k].storage;
+            if (storage && !gd_map_put(&r->outside, storage, 0))
+                return gd_no_memory(NULL, "to run a graph");
+        }
+    return GD_OK;
+}
+
 static gd_status collect_nodes(evaluation *r, gd_tensors fetches) {
+    for (int64_t i = 0; i < r->feeds.count; i++)
+        if (!gd_map_put(&r->fed_nodes, r->feeds.at[i]->node, 0))
+            return gd_no_memory(NULL, "to run a graph");
     for (int64_t i = 0; i < fetches.count; i++) {
         if (!gd_tensor_is_symbol(fetches.at[i]))
             return gd_fail(GD_E_ARGUMENT, "fetch %lld is not a symbol", (long long)i);
@@ -90,27 +112,30 @@ static gd_status collect_nodes(evaluation *r, gd_tensors fetches) {
             GD_TRY(add_node_entry(r, node->origin->after[i]));
     }
     if (r->count) qsort(r->entries, (size_t)r->count, sizeof *r->entries, by_order);
-    return GD_OK;
+    GD_TRY(give_feeds(r));
+    return find_outside_storages(r);
 }
 
 /* --- assigns ---------------------------------------------------------------------------------- */
 
 static gd_status add_commit(evaluation *r, gd_tensor *to, gd_tensor *value, const gd_node *node) {
-    for (int i = 0; i < r->n_commits; i++)
+    const int before = gd_map_find(&r->latest, to->storage);
+    for (int i = before; i >= 0; i = r->commits[i].before)
         if (gd_overlap(r->commits[i].to, to) && !gd_same_view(r->commits[i].to, to))
             return gd_fail(GD_E_UNSUPPORTED,
                            "it writes a tensor that shares its memory with one that was written "
                            "before in the run, at %s",
                            r->commits[i].site ? r->commits[i].site : "(unknown place)");
-    if (!gd_grow(r->commits, r->n_commits, r->commit_capacity))
+    if (!gd_grow(r->commits, r->n_commits, r->commit_capacity) ||
+        !gd_map_put(&r->latest, to->storage, r->n_commits))
         return gd_no_memory(NULL, "to run a graph");
-    r->commits[r->n_commits++] = (commit){to, value, node->order, node->site};
+    r->commits[r->n_commits++] = (commit){to, value, node->order, node->site, before};
     return GD_OK;
 }
 
 /* Replaces a variable or captured tensor by the value that the node sees. */
 static gd_status find_visible_value(const evaluation *r, const gd_node *node, gd_tensor **t) {
-    for (int i = r->n_commits; i-- > 0;) {
+    for (int i = gd_map_find(&r->latest, (*t)->storage); i >= 0; i = r->commits[i].before) {
         const commit *c = &r->commits[i];
         if (c->order >= node->as_of) continue;
         if (gd_same_view(c->to, *t)) return *t = c->value, GD_OK;
@@ -124,20 +149,16 @@ static gd_status find_visible_value(const evaluation *r, const gd_node *node, gd
 }
 
 static bool is_last_commit(const evaluation *r, int at) {
-    for (int i = at + 1; i < r->n_commits; i++)
-        if (gd_same_view(r->commits[i].to, r->commits[at].to)) return false;
+    const gd_tensor *to = r->commits[at].to;
+    for (int i = gd_map_find(&r->latest, to->storage); i > at; i = r->commits[i].before)
+        if (gd_same_view(r->commits[i].to, to)) return false;
     return true;
 }
 
 /* Whether it is the storage of a feed, a variable or a captured tensor. Results that are views of
  * such a storage are copied. */
 static bool is_outside_storage(const evaluation *r, const gd_storage *storage) {
-    for (int64_t i = 0; i < r->fed.count; i++)
-        if (r->fed.at[i]->storage == storage) return true;
-    for (int i = 0; i < r->count; i++)
-        for (int k = 0; k < r->entries[i].node->n_in; k++)
-            if (r->entries[i].node->slots[k].storage == storage) return true;
-    return false;
+    return gd_map_find(&r->outside, storage) >= 0;
 }
 
 /* gd_assign: the result is the new value; the variable gets it at the end. */
@@ -253,6 +274,15 @@ static gd_status take_results(const evaluation *r, gd_tensors fetches, gd_tensor
     return GD_OK;
 }
 
+static void free_evaluation(evaluation *r) {
+    gd_free(r->entries);
+    gd_free(r->commits);
+    gd_map_free(&r->seen);
+    gd_map_free(&r->fed_nodes);
+    gd_map_free(&r->outside);
+    gd_map_free(&r->latest);
+}
+
 gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
                            gd_rng rng_offset, bool assigns) {
     gd_tensor **results = gd_list_new(fetches.count);
@@ -268,9 +298,7 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     if (status == GD_OK) status = evaluate(&r, fetches);
     if (status == GD_OK) status = take_results(&r, fetches, results);
     if (status == GD_OK && assigns) status = do_commits(&r);
-    gd_free(r.entries);
-    gd_map_free(&r.seen);
-    gd_free(r.commits);
+    free_evaluation(&r);
     gd_scope_close(&scope);
     for (int64_t i = 0; i < fetches.count; i++) {
         if (status == GD_OK) {
@@ -294,9 +322,7 @@ static gd_status evaluate_and_keep(gd_tensors fetches, gd_tensors feeds, gd_tens
     gd_status status = evaluate(&r, fetches);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
         results[i] = find_entry(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
-    gd_free(r.entries);
-    gd_map_free(&r.seen);
-    gd_free(r.commits);
+    free_evaluation(&r);
     return status;
 }
 

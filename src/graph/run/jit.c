@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 
 /* --- objects ---------------------------------------------------------------------------------- */
@@ -20,7 +21,7 @@ static void jit_destroy(gd_object *object) {
         jit->first = t->next;
         gd_jit_trace_release(t);
     }
-    gd_free(jit);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class jit_class = {.name = "jit", .destroy = jit_destroy};
@@ -35,6 +36,7 @@ static gd_status check_jit_options(gd_body fn, const gd_jit_options *o) {
 }
 
 gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_options *o) {
+    o = o ? o : GD_JIT_OPTIONS_();
     gd_status status = check_jit_options(fn, o);
     gd_jit *jit =
         status == GD_OK && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
@@ -47,6 +49,7 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
     gd_scope_adopt(&jit->object);
     jit->fn = fn;
     jit->user = user;
+    jit->caller = "gd_jit_call";
     jit->level = o->level;
     jit->most = o->plans;
     jit->guard = gd_guard_new();
@@ -56,7 +59,10 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
     return jit;
 }
 
-int gd_jit_traces(const gd_jit *jit) { return jit ? atomic_load(&jit->traces) : 0; }
+int gd_jit_traces(const gd_jit *jit) {
+    GD_LIVE(jit);
+    return jit ? atomic_load(&jit->traces) : 0;
+}
 
 /* --- the call --------------------------------------------------------------------------------- */
 
@@ -162,12 +168,11 @@ static gd_status check_call(const gd_jit_trace *t, gd_tensors inputs) {
                            "requires a gradient; a jit can only accumulate gradients of leaves "
                            "that it captures: pass a gd_detach, or compute gradients with gd_grad",
                            i);
-        for (int k = 0; k < g->n_written; k++)
-            if (g->written[k].tensor->storage == x->storage)
-                return gd_fail(GD_E_UNSUPPORTED,
-                               "input %d shares its memory with a tensor that the function "
-                               "captures and writes; pass a gd_clone",
-                               i);
+        if (gd_map_find(&g->latest_write, x->storage) >= 0)
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "input %d shares its memory with a tensor that the function "
+                           "captures and writes; pass a gd_clone",
+                           i);
     }
     return GD_OK;
 }
@@ -228,13 +233,15 @@ static gd_status call_jit(gd_jit *jit, gd_tensors inputs, int64_t key, gd_tensor
 
 gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
                           const gd_jit_call_options *options) {
+    GD_LIVE_AT(site, jit);
+    options = options ? options : GD_JIT_CALL_OPTIONS_();
     gd_tensors results = {NULL, 0};
     if (gd_this_thread.recorded != GD_OK) return gd_list_of_errors(0);
     GD_CALLED_FROM(site);
     gd_status status = call_jit(jit, inputs, options->key, &results);
     if (status == GD_OK) return results;
     if (gd_this_thread.recorded == GD_OK) {
-        gd_error_prefix("gd_jit_call: ");
+        gd_error_prefix("%s: ", jit ? jit->caller : "gd_jit_call");
         gd_report(site, status);
     }
     return gd_list_of_errors(0);
@@ -261,6 +268,8 @@ static gd_status report_query(const char *site, const char *name, gd_status stat
 
 gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs, gd_plan_memory *memory,
                          const gd_jit_call_options *options) {
+    GD_LIVE_AT(site, jit);
+    options = options ? options : GD_JIT_CALL_OPTIONS_();
     if (gd_this_thread.recorded != GD_OK) return gd_this_thread.recorded;
     GD_CALLED_FROM(site);
     gd_plan_memory unread;
@@ -270,6 +279,8 @@ gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs, gd_pl
 
 char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
                           const gd_jit_call_options *options) {
+    GD_LIVE_AT(site, jit);
+    options = options ? options : GD_JIT_CALL_OPTIONS_();
     char *text = NULL;
     if (gd_this_thread.recorded != GD_OK) return NULL;
     GD_CALLED_FROM(site);

@@ -26,6 +26,7 @@ typedef struct gd_jit_trace {
     bool torn;        /* in a child: the process was forked while another thread did so */
     gd_graph *graph;
     gd_session *session;
+    const char *caller; /* that of the jit */
     int64_t key;
     int autocast; /* the settings during the trace */
     bool tf32;
@@ -49,6 +50,7 @@ struct gd_jit {
     gd_body fn;
     void *user;
     int level, most;
+    const char *caller; /* the function that calls it, for messages: "gd_jit_call", "gd_fit" */
     _Atomic int traces;
     gd_forked forked;
     gd_guard guard;      /* protects the next two */

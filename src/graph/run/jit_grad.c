@@ -67,21 +67,21 @@ static gd_status add_gradients(gd_jit_trace *t, bool create_graph) {
     return status;
 }
 
-/* Marks the captured tensors that a node reads. Inputs that an op updates, such as the running
+/* Adds the storages that a node reads from outside. Inputs that an op updates, such as the running
  * statistics of gd_batch_norm, do not count: no gradient depends on them. */
-static void mark_captured_reads(gd_jit_trace *t, const gd_node *node) {
-    const gd_graph *g = t->graph;
+static gd_status add_storages_read(const gd_node *node, gd_map *storages) {
     for (int i = 0; i < node->n_in; i++) {
         const gd_op *op = node->op;
         const gd_slot *slot = &node->slots[i];
         if (slot->symbol || !slot->storage || (op && i < op->n_inputs && op->inputs[i].mutated))
             continue;
-        for (int k = 0; k < g->n_captured; k++)
-            t->read[k] |= g->captured[k].tensor->storage == slot->storage;
+        if (!gd_map_put(storages, slot->storage, 0)) return gd_no_memory(NULL, "for a jit");
     }
     const gd_subgraph *sub;
     for (int k = 0; (sub = gd_node_subgraph(node, k)); k++)
-        for (int n = 0; n < sub->graph->count; n++) mark_captured_reads(t, sub->graph->nodes[n]);
+        for (int n = 0; n < sub->graph->count; n++)
+            GD_TRY(add_storages_read(sub->graph->nodes[n], storages));
+    return GD_OK;
 }
 
 /* Marks the captured tensors that gx depends on. Nodes come after their inputs, so that one pass
@@ -97,10 +97,12 @@ static gd_status find_captured_reads(gd_jit_trace *t, gd_tensor *const *gx) {
     for (int i = 0; i < t->n_in + t->n_leaves; i++)
         if (gx[i] && gx[i]->kind == GD_SYMBOL && gx[i]->node->origin)
             needed[gx[i]->node->origin->number] = true;
-    for (int n = g->count; n-- > 0;) {
+    gd_map storages = {NULL, 0, 0};
+    gd_status status = GD_OK;
+    for (int n = g->count; n-- > 0 && status == GD_OK;) {
         const gd_node *node = g->nodes[n];
         if (!needed[n]) continue;
-        mark_captured_reads(t, node);
+        status = add_storages_read(node, &storages);
         for (int i = 0; i < node->n_in; i++)
             if (node->slots[i].symbol && node->slots[i].node->origin)
                 needed[node->slots[i].node->origin->number] = true;
@@ -108,8 +110,11 @@ static gd_status find_captured_reads(gd_jit_trace *t, gd_tensor *const *gx) {
             if (node->origin->after[i]->origin)
                 needed[node->origin->after[i]->origin->number] = true;
     }
+    for (int k = 0; k < g->n_captured && status == GD_OK; k++)
+        t->read[k] |= gd_map_find(&storages, g->captured[k].tensor->storage) >= 0;
+    gd_map_free(&storages);
     gd_free(needed);
-    return GD_OK;
+    return status;
 }
 
 /* `begun`: this thread derives the gradients, and must end the work; else they exist already. */
@@ -153,9 +158,7 @@ static gd_status check_captured(const gd_jit_trace *t, const int64_t *versions) 
                            "since the call; it is %s on %s now",
                            gd_describe(x, shape, sizeof shape), x->device->name);
         if (!t->read[i] || (int64_t)atomic_load(&x->storage->version) == versions[i]) continue;
-        bool by_function = false;
-        for (int k = 0; k < g->n_written; k++)
-            by_function |= g->written[k].tensor->storage == x->storage;
+        const bool by_function = gd_map_find(&g->latest_write, x->storage) >= 0;
         return gd_fail(GD_E_STATE, "a tensor of shape %s that the function uses was overwritten %s",
                        gd_shape_text(x->rank, x->dims, shape, sizeof shape),
                        by_function

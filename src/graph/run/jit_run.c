@@ -25,12 +25,13 @@ gd_status gd_jit_run(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy,
     int n;
     gd_tensor **feeds = list_feeds(t, x, gy, &n);
     if (!feeds) return gd_no_memory(NULL, "for a jit");
-    const gd_run_rng *before = gd_session_rng(&(gd_run_rng){rng_offset, gy != NULL});
+    const gd_run_rng *before = gd_session_rng(&(gd_run_rng){rng_offset, gy != NULL, t->caller});
     gd_tensors r = gd_session_run(t->session, ((gd_tensors){feeds, n}), fetches);
     gd_session_rng(before);
     gd_free(feeds);
     if (gd_failed() || r.count != fetches.count) return gd_failure();
     for (int64_t i = 0; i < r.count; i++) results[i] = r.at[i];
+    gd_list_drop(r);
     return GD_OK;
 }
 
@@ -78,7 +79,7 @@ gd_status gd_jit_query_plan(const gd_jit_trace *t, gd_tensor *const *x, gd_plan_
 static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng rng_offset,
                              gd_tensor **y) {
     const int most = most_fetches(t);
-    gd_tensor **lists = gd_calloc(2 * (size_t)most, sizeof *lists), **results = lists + most;
+    gd_tensor **lists = gd_calloc(3 * (size_t)most, sizeof *lists), **results = lists + most;
     if (!lists) return gd_no_memory(NULL, "for a jit");
     const int n = list_fetches(t, lists);
     gd_status status = gd_leaf_grads_begin(t->graph, x, t->n_in);
@@ -88,7 +89,7 @@ static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng rng_of
     for (int i = 0, k = t->n_out; i < t->n_in && status == GD_OK; i++)
         if (t->written[i] && gd_assign(x[i], results[k++])->kind == GD_FAILED)
             status = gd_failure();
-    if (status == GD_OK) status = gd_leaf_grads_end(t->graph, results, n);
+    if (status == GD_OK) status = gd_leaf_grads_end(t->graph, results, n, results + most);
     gd_free(lists);
     return status;
 }

@@ -162,6 +162,7 @@ gd_status gd_jit_trace_make(gd_jit *jit, gd_tensors inputs, gd_jit_trace **made)
     *made = NULL;
     if (!t) return gd_no_memory(NULL, "for a jit");
     atomic_init(&t->refs, 1);
+    t->caller = jit->caller;
     t->autocast = gd_this_thread.autocast;
     t->tf32 = gd_this_thread.tf32;
     t->guard = gd_guard_new();

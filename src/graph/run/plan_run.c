@@ -1,6 +1,7 @@
 /* plan_run.c - instances of plans, and running them. */
 #include "graph/run/plan_run.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -8,6 +9,7 @@
 #include "graph/run/instance.h"
 #include "dispatch/launch.h"
 #include "dispatch/call.h"
+#include "dispatch/intern.h"
 #include "dispatch/profile.h"
 
 /* --- instances -------------------------------------------------------------------------------- */
@@ -117,6 +119,29 @@ gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
     return GD_OK;
 }
 
+const char *gd_jit_step_name(const gd_pstep *step) {
+    const gd_origin *origin = step->node ? step->node->origin : NULL;
+    const bool in_jit = origin && origin->graph && origin->graph->jit;
+    if (!in_jit || origin->named) return NULL;
+    const char *scope = strrchr(origin->name, '/');
+    char text[200];
+    snprintf(text, sizeof text, "%.*s", scope ? (int)(scope - origin->name) : 0, origin->name);
+    const char *kept = scope ? gd_intern(text) : NULL;
+    return kept ? kept : origin->caller ? origin->caller->name : step->op->name;
+}
+
+/* Adds the name and the place of the step to the message. */
+static gd_status fail_step(const gd_pstep *step, gd_status status) {
+    const gd_node *node = step->node;
+    const char *in_jit = gd_jit_step_name(step);
+    gd_error_prefix("%s: ", in_jit                 ? in_jit
+                            : node && node->origin ? node->origin->name
+                                                   : step->op->name);
+    if (in_jit) gd_error_location(node->site);
+    else if (node && node->site) gd_error_suffix(" (%s)", node->site);
+    return status;
+}
+
 static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_kernel_call *k) {
     for (int i = c->first_copy; i < c->first_copy + c->n_before; i++)
         GD_TRY(gd_copy_view(plan->device, &in->views[plan->copies[i].to],
@@ -124,12 +149,7 @@ static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_
     const gd_profile_mark mark = gd_profile_start(plan->device);
     gd_status status = plan->on_host ? k->kernel->run(k) : gd_kernel_queue(k);
     if (mark.started) status = gd_profile_end(k, mark, status);
-    if (status != GD_OK) {
-        const gd_node *node = c->step->node;
-        gd_error_prefix("%s: ", node && node->origin ? node->origin->name : c->step->op->name);
-        if (node && node->site) gd_error_suffix(" (%s)", node->site);
-        return status;
-    }
+    if (status != GD_OK) return fail_step(c->step, status);
     for (int i = c->first_copy + c->n_before; i < c->first_copy + c->n_before + c->n_after; i++)
         GD_TRY(gd_copy_view(plan->device, &in->views[plan->copies[i].to],
                             &in->views[plan->copies[i].from]));
@@ -216,9 +236,8 @@ gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *in, int fetc
 
 gd_tensor *gd_plan_result(gd_plan *plan, gd_instance *in, int fetch) {
     const gd_pvalue *v = &plan->program->values[plan->program->fetches[fetch]];
-    gd_storage *storage = NULL;
-    for (int i = 0; i < plan->n_buffers; i++)
-        if (plan->buffers[i] == v->root) storage = in->fetched[i];
+    const int buffer = plan->fetch_buffers[fetch];
+    gd_storage *storage = buffer < 0 ? NULL : in->fetched[buffer];
     gd_tensor *t = gd_tensor_bare(GD_VALUE, plan->device, (gd_dtype)v->dtype, v->rank, v->dims);
     if (!t) return NULL;
     for (int i = 0; i < v->rank; i++) t->strides[i] = v->strides[i];

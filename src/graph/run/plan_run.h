@@ -13,6 +13,11 @@ void gd_plan_return(gd_plan *plan, gd_instance *instance);
 
 /* Allocates fetch buffers. gd_plan_result can be called from here on, before the run, so that
  * nothing can fail after it. */
+/* The name of a step of a jit in messages: its name scope ("the loss mse"), else the op that was
+ * called; its own name is not the program's. NULL: it is not a step of a jit, or the program has
+ * named it. */
+const char *gd_jit_step_name(const gd_pstep *step);
+
 gd_status gd_plan_prepare(gd_plan *plan, gd_instance *instance);
 
 /* Runs a prepared instance. `feeds` are the fed values, `variables` the session's; `rng_offset` is added

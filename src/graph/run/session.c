@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "dispatch/call.h"
 
@@ -29,7 +30,7 @@ static void session_destroy(gd_object *object) {
     gd_free(s->plans);
     gd_free(s->variables);
     gd_release(s->graph);
-    gd_free(s);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class session_class = {
@@ -41,6 +42,8 @@ static gd_session *fail_session(gd_status status) {
 }
 
 gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_session_options *o) {
+    GD_LIVE_AT(site, graph);
+    o = o ? o : GD_SESSION_OPTIONS_();
     GD_CALLED_FROM(site);
     if (!graph) return fail_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: the graph is NULL"));
     if (o->plans < 1 || o->level < 0 || o->level > 2)
@@ -175,6 +178,7 @@ static gd_status check_variable(gd_session *s, const gd_tensor *v, const char *w
 }
 
 gd_tensor *gd_session_get_at(const char *site, gd_session *s, gd_tensor *variable) {
+    GD_LIVE_AT(site, s);
     GD_CALLED_FROM(site);
     gd_status status = check_variable(s, variable, "gd_session_get");
     if (status != GD_OK) return gd_tensor_fail(status);
@@ -222,6 +226,7 @@ static gd_status set_variable(gd_session *s, gd_tensor *variable, gd_tensor *val
 
 gd_status gd_session_set_at(const char *site, gd_session *s, gd_tensor *variable,
                             gd_tensor *value) {
+    GD_LIVE_AT(site, s);
     GD_CALLED_FROM(site);
     return gd_report(site, set_variable(s, variable, value));
 }

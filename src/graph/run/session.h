@@ -52,7 +52,10 @@ gd_status gd_session_initialize(gd_session *s);
 gd_status gd_session_stage_feed(const gd_session *s, gd_tensor *value, gd_tensor **staged);
 
 static inline const char *gd_symbol_name(const gd_tensor *symbol) {
-    return symbol->node->origin ? symbol->node->origin->name : "a symbol";
+    const gd_origin *o = symbol->node->origin;
+    const int k = symbol->node_index;
+    const bool own = o && k > 0 && k <= o->n_output_names && o->output_names[k - 1];
+    return !o ? "a symbol" : own ? o->output_names[k - 1] : o->name;
 }
 
 /* --- session_plans.c -------------------------------------------------------------------------- */
@@ -81,6 +84,7 @@ void gd_session_plans_in_child(gd_session *s);
 typedef struct gd_run_rng {
     gd_rng at;    /* its seed is combined with those of random nodes, its call number is added */
     bool repeats; /* the runs repeat an earlier one: nothing is assigned */
+    const char *caller; /* of the jit, for messages: "gd_jit_call" */
 } gd_run_rng;
 /* NULL: the number of a run determines its random numbers. Returns the previous setting. */
 const gd_run_rng *gd_session_rng(const gd_run_rng *rng_offset);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "graph/run/control_step.h"
 #include "graph/run/session.h"
 
@@ -65,6 +66,22 @@ static gd_cached_plan *make_cached_plan(gd_tensors symbols, gd_tensors values, g
         c->n_feeds++;
     }
     return c;
+}
+
+/* Feeds that are in the cache were checked when their plan was built. */
+static gd_status check_fed_once(gd_tensors symbols) {
+    gd_map slots = {NULL, 0, 0};
+    gd_status status = GD_OK;
+    for (int64_t i = 0; i < symbols.count && status == GD_OK; i++) {
+        const gd_node *node = symbols.at[i]->node;
+        const gd_slot *slot = &node->slots[node->n_in + symbols.at[i]->node_index];
+        if (gd_map_find(&slots, slot) >= 0)
+            status =
+                gd_fail(GD_E_ARGUMENT, "feed '%s' is fed twice", gd_symbol_name(symbols.at[i]));
+        else if (!gd_map_put(&slots, slot, 0)) status = gd_no_memory(NULL, "to plan a run");
+    }
+    gd_map_free(&slots);
+    return status;
 }
 
 static gd_status compile_with(const gd_session *s, gd_cached_plan *c, gd_tensors symbols,
@@ -162,8 +179,9 @@ gd_status gd_session_find_plan(gd_session *s, gd_tensors symbols, gd_tensors val
         gd_guard_unlock(s->guard);
         c = make_cached_plan(symbols, values, fetches);
         if (c) c->refreshed = atomic_load(&s->graph->refreshed);
-        status = c ? gd_session_compile(s, c, symbols, values, fetches, s->memory_limit)
-                   : gd_no_memory(NULL, "to plan a run");
+        status = c ? check_fed_once(symbols) : gd_no_memory(NULL, "to plan a run");
+        if (status == GD_OK)
+            status = gd_session_compile(s, c, symbols, values, fetches, s->memory_limit);
         gd_guard_lock(s->guard);
         gd_work_end(&s->planning);
         if (status == GD_OK) status = add_to_cache(s, c, &unused);
@@ -239,6 +257,7 @@ static void get_plan_memory(const gd_cached_plan *c, void *arg) {
 
 gd_status gd_session_plan_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches,
                              gd_plan_memory *memory) {
+    GD_LIVE_AT(site, s);
     GD_CALLED_FROM(site);
     gd_status status = query_plan(s, feeds, fetches, get_plan_memory, memory);
     if (status != GD_OK) {
@@ -254,11 +273,12 @@ gd_status gd_session_plan_at(const char *site, gd_session *s, gd_tensors feeds, 
 }
 
 static void get_plan_text(const gd_cached_plan *c, void *arg) {
-    *(char **)arg = gd_program_text(c->plan ? gd_plan_program(c->plan) : c->dynamic);
+    *(char **)arg = c->plan ? gd_plan_text(c->plan) : gd_program_text(c->dynamic);
 }
 
 char *gd_session_plan_text_at(const char *site, gd_session *s, gd_tensors feeds,
                               gd_tensors fetches) {
+    GD_LIVE_AT(site, s);
     GD_CALLED_FROM(site);
     char *text = NULL;
     gd_status status = query_plan(s, feeds, fetches, get_plan_text, &text);

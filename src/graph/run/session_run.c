@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/freed.h"
 #include "graph/run/evaluate.h"
 #include "graph/run/session.h"
 #include "gradus/ops.h"
@@ -70,14 +71,8 @@ gd_status gd_session_check_run(const gd_session *s, gd_tensors feeds, gd_tensors
         return gd_fail(GD_E_ARGUMENT,
                        "feeds are pairs of a symbol and its value; the list has %lld entries",
                        (long long)feeds.count);
-    for (int64_t i = 0; i < feeds.count; i += 2) {
+    for (int64_t i = 0; i < feeds.count; i += 2)
         GD_TRY(check_feed(s, feeds.at[i], feeds.at[i + 1], i / 2));
-        for (int64_t k = 0; k < i; k += 2)
-            if (feeds.at[k]->node == feeds.at[i]->node &&
-                feeds.at[k]->node_index == feeds.at[i]->node_index)
-                return gd_fail(GD_E_ARGUMENT, "feed '%s' is fed twice",
-                               gd_symbol_name(feeds.at[i]));
-    }
     for (int64_t i = 0; i < fetches.count; i++) {
         const gd_tensor *t = fetches.at[i];
         if (!t || t->kind != GD_SYMBOL)
@@ -220,6 +215,8 @@ static gd_status run_session(gd_session *s, gd_tensors feeds, gd_tensors fetches
 
 gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches,
                              const gd_run_options *o) {
+    GD_LIVE_AT(site, s);
+    o = o ? o : GD_RUN_OPTIONS_();
     gd_thread *thread = &gd_this_thread;
     gd_tensor **results = gd_list_new(fetches.count);
     gd_status status = !results ? GD_E_MEMORY : thread->recorded;
@@ -245,7 +242,7 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
     }
     if (status == GD_OK) return (gd_tensors){results, fetches.count};
     if (!earlier) {
-        gd_error_prefix("gd_session_run: ");
+        gd_error_prefix("%s: ", gd_this_run_rng ? gd_this_run_rng->caller : "gd_session_run");
         gd_report(site, status);
     }
     for (int64_t i = 0; results && i < fetches.count; i++) results[i] = &gd_error_tensor;

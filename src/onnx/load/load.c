@@ -171,6 +171,10 @@ static gd_status check_versions(const gd_onnx_loader *l) {
     }
     if (!l->frame->graph) return gd_fail(GD_E_FORMAT, "it is not an ONNX file: it has no graph");
     if (version == -1 && gd_pb_count(l->frame->graph, "node") == 0) return GD_OK;
+    if (version == -1)
+        return gd_fail(GD_E_FORMAT,
+                       "it does not say which opset of ONNX its nodes are from: there is no "
+                       "opset_import with the domain \"\" or \"ai.onnx\"");
     if (version < GD_ONNX_OLDEST_OPSET)
         return gd_fail(GD_E_UNSUPPORTED, "its opset is %lld; opsets from %d on are supported",
                        (long long)version, GD_ONNX_OLDEST_OPSET);
@@ -252,6 +256,7 @@ gd_status gd_onnx_load_file(const char *path, bool trainable, gd_graph **out) {
 }
 
 gd_graph *gd_onnx_load_at(const char *site, const char *path, const gd_onnx_load_options *o) {
+    o = o ? o : GD_ONNX_LOAD_OPTIONS_();
     GD_CALLED_FROM(site);
     GD_NO_AUTOCAST;
     gd_graph *graph = NULL;

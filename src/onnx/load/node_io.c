@@ -117,10 +117,9 @@ static void find_dependencies(gd_onnx_loader *l, const gd_pb *node, bool *consta
     }
 }
 
-/* Whether this node must not rename a tensor: an earlier node created it, or it is not the first
- * output of an op. */
+/* Whether this node must not rename a tensor: an earlier node created it. */
 static bool is_shared(const gd_onnx_loader *l, const gd_tensor *t) {
-    return t->kind == GD_VALUE || t->node_index > 0 || t->node->origin->kind != GD_FROM_OP ||
+    return t->kind == GD_VALUE || t->node->origin->kind != GD_FROM_OP ||
            t->node->origin->graph != gd_graph_building() ||
            t->node->origin->number < l->first_new_node;
 }

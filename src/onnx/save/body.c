@@ -173,13 +173,6 @@ static gd_status same_bodies(body *a, const body *b, int n_out, bool *same) {
     return GD_OK;
 }
 
-static bool has_unknown_size(const gd_onnx_call *c) {
-    for (int i = 0; i < c->n_in; i++)
-        for (int d = 0; c->in[i].present && d < c->in[i].rank; d++)
-            if (c->in[i].dims[d] == GD_UNKNOWN) return true;
-    return false;
-}
-
 /* --- saving ----------------------------------------------------------------------------------- */
 
 /* Names the values: inputs and outputs have the names of the call, other values get new names. */
@@ -270,7 +263,7 @@ gd_status gd_onnx_save_body(gd_onnx_saver *s, const gd_onnx_call *c, void (*expa
     body first = {0}, second = {0}, odd = {0};
     bool ok = false, traced = false;
     gd_status status = trace_body(c, expand, 840, &first, &ok);
-    if (status == GD_OK && ok && has_unknown_size(c)) {
+    if (status == GD_OK && ok && gd_onnx_has_unknown_size(c)) {
         status = trace_body(c, expand, 1680, &second, &ok);
         if (status == GD_OK && ok) status = same_bodies(&first, &second, c->n_out, &ok);
         /* 840 and 1680 are multiples of all small numbers. A body that rounds a quotient of its

@@ -54,6 +54,37 @@ static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *at
     }
 }
 
+static bool is_unknown(const gd_slot *in) {
+    for (int d = 0; in->present && d < in->rank; d++)
+        if (in->dims[d] == GD_UNKNOWN) return true;
+    return false;
+}
+
+bool gd_onnx_has_unknown_size(const gd_onnx_call *c) {
+    for (int i = 0; i < c->n_in; i++)
+        if (is_unknown(&c->in[i])) return true;
+    return false;
+}
+
+/* The inputs with unknown sizes: "x is f32[?,5,3], lengths is i64[?]". */
+static const char *unknown_inputs(const gd_onnx_call *c, char *text, size_t size) {
+    size_t used = 0;
+    for (int i = 0; i < c->n_in && used + 80 < size; i++) {
+        if (!is_unknown(&c->in[i])) continue;
+        const int at = i < c->op->n_inputs ? i : c->op->n_inputs - 1;
+        used += (size_t)snprintf(text + used, size - used, "%s%.30s is %s[", used ? ", " : "",
+                                 c->op->inputs[at].name, gd_dtype_name(c->in[i].dtype));
+        for (int d = 0; d < c->in[i].rank && used + 24 < size; d++) {
+            const long long n = c->in[i].dims[d];
+            used += n == GD_UNKNOWN
+                        ? (size_t)snprintf(text + used, size - used, "%s?", d ? "," : "")
+                        : (size_t)snprintf(text + used, size - used, "%s%lld", d ? "," : "", n);
+        }
+        used += (size_t)snprintf(text + used, size - used, "]");
+    }
+    return text;
+}
+
 /* The node has the op's name, its options, and all its outputs. */
 static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
     if (gd_op_find(c->op->name) != c->op)
@@ -77,6 +108,15 @@ static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
             "library "
             "reads",
             c->label, c->op->name);
+    /* the body of a random op is not saved for known sizes either */
+    if (!s->own_ops && c->op->expand && !(c->op->flags & GD_OP_RANDOM) &&
+        gd_onnx_has_unknown_size(c))
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "'%s' is %s, which is saved as other operators, and for unknown sizes (%s) these "
+            "cannot be written; give the placeholders known sizes, or with .own_ops = true it "
+            "becomes a node of the domain \"gradus\", which only this library reads",
+            c->label, c->op->name, unknown_inputs(c, (char[200]){0}, 200));
     if (!s->own_ops)
         return gd_fail(
             GD_E_UNSUPPORTED,

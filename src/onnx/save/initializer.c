@@ -7,6 +7,7 @@
 #include "core/copy.h"
 #include "core/integer.h"
 #include "gradus/ops.h"
+#include "nn/module.h"
 #include "onnx/save/save.h"
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -20,11 +21,13 @@ static char *copy_text(const char *text) {
 const char *gd_onnx_unique_name(gd_onnx_saver *s, const char *name, const char *suffix) {
     const size_t size = strlen(name) + strlen(suffix) + 24;
     char *text = gd_malloc(size);
-    if (!text) return NULL;
-    snprintf(text, size, "%s%s", *name ? name : "value", suffix);
-    for (int i = 1; gd_name_map_find(&s->used_names, text); i++)
-        snprintf(text, size, "%s%s_%d", *name ? name : "value", suffix, i);
-    if (gd_name_map_add(&s->used_names, text, text)) return text;
+    if (!text) {
+        gd_no_memory(NULL, "to save a graph");
+        return NULL;
+    }
+    const int length = snprintf(text, size, "%s%s", *name ? name : "value", suffix);
+    gd_number_name(&s->used_names, text, (size_t)length, size);
+    if (gd_set_entry_number(&s->used_names, text, 0)) return text;
     gd_free(text);
     gd_no_memory(NULL, "to save a graph");
     return NULL;
@@ -117,50 +120,79 @@ gd_tensor *gd_onnx_captured_tensor(const gd_slot *slot) {
 }
 
 gd_status gd_onnx_record_variable(gd_onnx_saver *s, bool trainable, const char *name) {
-    const size_t more = strlen(name) + 8;
-    char *grown = gd_realloc(s->variables, s->variables_length + more + 1);
-    if (!grown) return gd_no_memory(NULL, "to save a graph");
-    s->variables = grown;
-    s->variables_length += (size_t)snprintf(grown + s->variables_length, more + 1, "%s %s\n",
+    const size_t more = strlen(name) + 8, needed = s->variables_length + more + 1;
+    if (needed > s->variables_room) {
+        char *grown = gd_realloc(s->variables, 2 * needed);
+        if (!grown) return gd_no_memory(NULL, "to save a graph");
+        s->variables = grown;
+        s->variables_room = 2 * needed;
+    }
+    s->variables_length += (size_t)snprintf(s->variables + s->variables_length, more + 1, "%s %s\n",
                                             trainable ? "train" : "keep", name);
     return GD_OK;
 }
 
-/* The path of a tensor that is a parameter or buffer of the module being saved; NULL: it is
- * neither. */
-static const char *parameter_name(gd_onnx_saver *s, const gd_tensor *t) {
-    if (!s->module) return NULL;
-    gd_tensors lists[2] = {gd_module_parameters(s->module), gd_module_buffers(s->module)};
-    char path[512];
-    for (int k = 0; k < 2; k++)
-        for (int64_t i = 0; i < lists[k].count; i++)
-            if (gd_same_view(lists[k].at[i], t) &&
-                gd_module_name_of(s->module, lists[k].at[i], path, sizeof path))
-                return gd_onnx_unique_name(s, path, "");
-    return NULL;
+/* A text that is the same for the same view of the same storage. */
+static char *view_key(const gd_tensor *t) {
+    char text[256], shape[128], strides[128];
+    snprintf(text, sizeof text, "%p:%lld:%d%s%s", (void *)t->storage, (long long)t->offset,
+             t->dtype, gd_shape_text(t->rank, t->dims, shape, sizeof shape),
+             gd_shape_text(t->rank, t->strides, strides, sizeof strides));
+    char *key = copy_text(text);
+    if (!key) gd_no_memory(NULL, "to save a graph");
+    return key;
+}
+
+/* A walk over the tensors of one kind of the module. */
+typedef struct naming {
+    gd_onnx_saver *saver;
+    gd_entry_kind kind;
+} naming;
+
+static gd_status name_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
+    naming *n = w->user;
+    (void)holder;
+    if (e->kind != n->kind) return GD_OK;
+    char *key = view_key((const gd_tensor *)e->object);
+    if (!key) return GD_E_MEMORY;
+    const bool known = gd_name_map_find(&n->saver->parameters, key) != NULL;
+    char *path = known ? NULL : copy_text(w->path);
+    if (path && gd_name_map_add(&n->saver->parameters, key, path)) return GD_OK;
+    gd_free(key);
+    gd_free(path);
+    return known ? GD_OK : gd_no_memory(NULL, "to save a graph");
+}
+
+gd_status gd_onnx_name_parameters(gd_onnx_saver *s) {
+    static const gd_entry_kind kinds[] = {GD_A_PARAMETER, GD_A_BUFFER};
+    for (int i = 0; i < 2 && s->module; i++)
+        GD_TRY(gd_module_walk(
+            s->module, &(gd_tree_walk){.tensor = name_tensor, .user = &(naming){s, kinds[i]}}));
+    return GD_OK;
+}
+
+/* The name of a captured tensor that is not in the file yet: its path in the module, if it is a
+ * parameter or a buffer, or one that begins with the name of its reader. */
+static const char *add_captured(gd_onnx_saver *s, const gd_slot *slot, gd_tensor *t,
+                                const char *path, const char *reader) {
+    const char *name =
+        path ? gd_onnx_unique_name(s, path, "") : gd_onnx_unique_name(s, reader, "/value");
+    if (!name || gd_onnx_add_tensor(s, name, t) != GD_OK) return NULL;
+    if (!path) return name;
+    const bool trainable = slot->leaf && gd_tensor_requires_grad(slot->leaf);
+    return gd_onnx_record_variable(s, trainable, name) == GD_OK ? name : NULL;
 }
 
 /* The same view of the same storage is saved once. */
 const char *gd_onnx_captured_name(gd_onnx_saver *s, const gd_slot *slot, const char *reader) {
-    char text[256], shape[128], strides[128];
     gd_tensor *t = gd_onnx_captured_tensor(slot);
-    if (!t) return NULL;
-    snprintf(text, sizeof text, "%p:%lld:%d%s%s", (void *)t->storage, (long long)t->offset,
-             t->dtype, gd_shape_text(t->rank, t->dims, shape, sizeof shape),
-             gd_shape_text(t->rank, t->strides, strides, sizeof strides));
-    const char *known = gd_name_map_find(&s->captured, text);
-    if (known) return known;
-    const char *name = parameter_name(s, t);
-    const bool parameter = name != NULL;
-    if (!name) name = gd_onnx_unique_name(s, reader, "/value");
-    char *key = name ? copy_text(text) : NULL;
-    if (!key || !gd_name_map_add(&s->captured, key, (void *)name)) {
-        gd_free(key);
-        gd_no_memory(NULL, "to save a graph");
-        return NULL;
-    }
-    if (parameter && gd_onnx_record_variable(s, slot->leaf && gd_tensor_requires_grad(slot->leaf),
-                                             name) != GD_OK)
-        return NULL;
-    return gd_onnx_add_tensor(s, name, t) == GD_OK ? name : NULL;
+    char *key = t ? view_key(t) : NULL;
+    if (!key) return NULL;
+    const char *name = gd_name_map_find(&s->captured, key);
+    const bool known = name != NULL;
+    if (!known) name = add_captured(s, slot, t, gd_name_map_find(&s->parameters, key), reader);
+    if (!known && name && gd_name_map_add(&s->captured, key, (void *)name)) return name;
+    gd_free(key);
+    if (!known && name) gd_no_memory(NULL, "to save a graph");
+    return known ? name : NULL;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "nn/saved_modes.h"
 #include "onnx/save/save.h"
@@ -70,6 +71,7 @@ static gd_status trace_outputs(const module_save *s, gd_tensor *const *inputs,
 
 static gd_status save_traced(const module_save *s, bool any_batch) {
     const gd_onnx_save_options options = {.external_above = s->options->external_above,
+                                          .own_ops = s->options->own_ops,
                                           .metadata = s->options->metadata};
     gd_graph *graph = gd_graph_new();
     gd_tensor **inputs = gd_list_new(s->examples.count);
@@ -116,6 +118,8 @@ static gd_status check_arguments(const module_save *s) {
 
 gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
                                  gd_tensors examples, const gd_onnx_save_module_options *options) {
+    GD_LIVE_AT(site, net);
+    options = options ? options : GD_ONNX_SAVE_MODULE_OPTIONS_();
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
     const module_save s = {path, net, examples, options};

@@ -103,10 +103,10 @@ gd_status gd_onnx_need_inputs(gd_onnx_part *p) {
 gd_status gd_onnx_name_outputs(gd_onnx_saver *s, gd_onnx_part *p, const gd_node *node) {
     const char **names = p->names[node->origin->number];
     for (int k = 0; k < node->n_out; k++) {
-        char suffix[16] = "";
+        char text[256];
         if (names[k]) continue;
-        if (k > 0) snprintf(suffix, sizeof suffix, ":%d", k); /* "name", "name:1" and so on */
-        if (!(names[k] = gd_onnx_unique_name(s, node->origin->name, suffix))) return GD_E_MEMORY;
+        const char *name = gd_output_name(node, k, text, sizeof text);
+        if (!(names[k] = gd_onnx_unique_name(s, name, ""))) return GD_E_MEMORY;
     }
     return GD_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 
 /* --- inputs and outputs ----------------------------------------------------------------------- */
@@ -112,6 +113,8 @@ static void saver_free(gd_onnx_saver *s) {
     gd_free(s->variables);
     free_keys(&s->constants);
     free_keys(&s->captured);
+    for (size_t i = 0; i < s->parameters.size; i++) gd_free(s->parameters.slots[i].value);
+    free_keys(&s->parameters);
     free_keys(&s->used_names);
     gd_pb_free(s->doc);
 }
@@ -125,6 +128,7 @@ static gd_status save_graph(const char *path, gd_session *session, gd_graph *gra
     gd_status status = gd_onnx_part_begin(&part, graph);
     if (status == GD_OK && !(s.doc = gd_pb_new(&gd_onnx_model_schema)))
         status = gd_no_memory(NULL, "to save a graph");
+    if (status == GD_OK) status = gd_onnx_name_parameters(&s);
     if (status == GD_OK) {
         s.current_graph = s.file_graph = gd_pb_put_message(gd_pb_root(s.doc), "graph");
         gd_pb_put_string(s.file_graph, "name", "graph");
@@ -171,6 +175,8 @@ gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors i
 
 gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session,
                           gd_tensors inputs, gd_tensors outputs, const gd_onnx_save_options *o) {
+    GD_LIVE_AT(site, session);
+    o = o ? o : GD_ONNX_SAVE_OPTIONS_();
     if (gd_failed()) return gd_error_status(); /* results after a failure are not saved */
     GD_CALLED_FROM(site);
     return gd_report(site, gd_onnx_save_model(path, session, inputs, outputs, o, NULL));

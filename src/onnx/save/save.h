@@ -26,10 +26,11 @@ struct gd_onnx_saver {
     gd_name_map used_names; /* of values, in all graphs of the file */
     gd_name_map constants;  /* small tensors by their contents: their names */
     gd_name_map captured;   /* captured tensors by storage and view: their names */
+    gd_name_map parameters; /* those of `module` by storage and view: their paths */
     gd_onnx_initializer *initializers;
     size_t n_initializers, initializer_room;
     char *variables; /* their names, a line each, for the metadata */
-    size_t variables_length;
+    size_t variables_length, variables_room;
     int depth;                   /* of subgraphs around current_graph */
     bool own_ops;                /* nodes of the domain "gradus" are allowed */
     bool has_own_nodes;          /* the file has such nodes */
@@ -48,6 +49,8 @@ const char *gd_onnx_add_constant(gd_onnx_saver *saver, const char *label, gd_dty
 const char *gd_onnx_add_number(gd_onnx_saver *saver, const char *label, gd_dtype dtype,
                                gd_number value);
 gd_status gd_onnx_add_tensor(gd_onnx_saver *saver, const char *name, gd_tensor *value);
+/* Lists the parameters and buffers of the module. */
+gd_status gd_onnx_name_parameters(gd_onnx_saver *saver);
 /* Adds a line about a variable to the metadata. */
 gd_status gd_onnx_record_variable(gd_onnx_saver *saver, bool trainable, const char *name);
 
@@ -129,6 +132,8 @@ struct gd_onnx_call {
     const char *label; /* its name in messages, and the prefix of names of further values */
 };
 
+/* Whether a size of an input is not known before a run. */
+bool gd_onnx_has_unknown_size(const gd_onnx_call *call);
 /* Saves a call by a row, its expression, its body, or as a node of the domain "gradus". */
 gd_status gd_onnx_save_call(gd_onnx_saver *saver, const gd_onnx_call *call, int depth);
 

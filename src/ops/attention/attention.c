@@ -17,6 +17,21 @@
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
+/* Leading dimension d, of `rank`, is `size` in the first and n in a later operand. */
+static gd_status fail_leading(const gd_attention_inputs *in, int rank, int d, int64_t size,
+                              int64_t n) {
+    const int64_t q = in->q->rank > 2 ? in->q->dims[in->q->rank - 3] : 1,
+                  k = in->k->rank > 2 ? in->k->dims[in->k->rank - 3] : 1;
+    if (d == rank - 1 && !in->grouped && k > 1 && q > k && q % k == 0)
+        return gd_op_fail(
+            GD_E_SHAPE,
+            "'q' has %lld heads and 'k' %lld; with .grouped = true, %lld heads of 'q' "
+            "share one of 'k' and 'v'",
+            (long long)q, (long long)k, (long long)(q / k));
+    return gd_op_fail(GD_E_SHAPE, "leading dimensions %lld and %lld do not broadcast",
+                      (long long)size, (long long)n);
+}
+
 /* Broadcasts the leading dimensions of q, k, v and the mask to s->batch. With grouped heads, the
  * last of them is that of q, and s->groups heads of q share one head of k and v. */
 static gd_status broadcast_batch(const gd_attention_inputs *in, gd_attention *s) {
@@ -42,9 +57,7 @@ static gd_status broadcast_batch(const gd_attention_inputs *in, gd_attention *s)
                 continue;
             }
             if (n == 1 || n == size) continue;
-            if (size != 1)
-                return gd_op_fail(GD_E_SHAPE, "leading dimensions %lld and %lld do not broadcast",
-                                  (long long)size, (long long)n);
+            if (size != 1) return fail_leading(in, s->rank, d, size, n);
             size = n;
         }
         s->batch[d] = size;
@@ -135,7 +148,13 @@ gd_status gd_attention_infer(const gd_infer *i, int mask_at, bool causal, bool g
         gd_view_set(&views[k], i->in[k]);
     }
     if (mask) {
-        if (mask->dtype != GD_BOOL) GD_TRY(gd_need_same_dtype(i->in[0], mask, "q", "mask"));
+        if (mask->dtype != GD_BOOL && mask->dtype != i->in[0]->dtype)
+            return gd_op_fail(GD_E_DTYPE,
+                              "'mask' is %s; it must be bool, where true is \"attend\" "
+                              "(gd_ne(mask, gd_scalar_int(0)) makes it so), or %s as 'q', which is "
+                              "added to the scores",
+                              gd_dtype_name((gd_dtype)mask->dtype),
+                              gd_dtype_name((gd_dtype)i->in[0]->dtype));
         gd_view_set(&views[3], mask);
     }
     if (!(dropout >= 0 && dropout <= 1))

@@ -39,7 +39,7 @@
  */
 
 /*op hardtanh(x) -> y  elementwise inplace
- * x clamped to [min, max]; max if min is larger. Dtypes are as in clamp.
+ * x clamped to [min, max], where min must not be larger than max. Dtypes are as in clamp.
  *   min float = -1
  *   max float = 1
  *   y  = min(max(x, min), max)
@@ -47,6 +47,12 @@
  */
 static gd_status hardtanh_infer(gd_infer *i) {
     const gd_hardtanh_options *o = i->attrs;
+    if (o->min > o->max)
+        return gd_op_fail(
+            GD_E_ARGUMENT,
+            "min is %g and max is %g; min must not be larger (gd_clamp allows it, and "
+            "gives max)",
+            o->min, o->max);
     return gd_infer_bounds(i, o->min, o->max);
 }
 

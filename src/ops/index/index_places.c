@@ -248,7 +248,8 @@ static gd_tensor *write_back(const index_walk *w, const view_step *s, gd_tensor 
 
 gd_tensor *gd_index_put_at(const char *site, gd_tensor *x, gd_place_list places, gd_tensor *value,
                            const gd_index_put_options *options) {
-    const bool add = options && options->accumulate;
+    options = options ? options : GD_INDEX_PUT_OPTIONS_();
+    const bool add = options->accumulate;
     index_walk w;
     gd_tensor *failed = find_failed_input(x, places);
     if (failed) return failed;

@@ -370,6 +370,7 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
  *   reduction {none, mean, sum} = mean  mean: divided by the sum of the weights of the targets' classes
  *   ignore_index int = -100      targets with this class number do not count
  *   label_smoothing float = 0    this fraction of the target is spread evenly over all classes
+ *   axis int = 1    the axis of the classes in x; -1: the last one, for the (N,T,C) of text models
  *   weight tensor?  one number for each class
  *   onnx SoftmaxCrossEntropyLoss   caffe SoftmaxWithLoss
  */
@@ -379,13 +380,52 @@ static gd_status check_smoothing(double smoothing) {
                       smoothing);
 }
 
+/* The axis of the classes. x of rank 1 has only classes. */
+static gd_status find_class_axis(const gd_tensor *x, int64_t given, int *axis) {
+    *axis = 0;
+    if (x->rank < 2) return GD_OK;
+    GD_TRY(gd_axis(given, x->rank, axis));
+    return *axis > 0 ? GD_OK
+                     : gd_op_fail(GD_E_ARGUMENT, "axis is %lld, the axis of the samples",
+                                  (long long)given);
+}
+
+/* x's shape with the classes on axis 1. */
+static gd_tensor with_classes_first(const gd_tensor *x, int axis) {
+    gd_tensor moved = *x;
+    for (int k = axis; k > 1; k--) moved.dims[k] = x->dims[k - 1];
+    if (axis > 1) moved.dims[1] = x->dims[axis];
+    return moved;
+}
+
+static bool fits_without(const gd_tensor *target, const gd_tensor *x, int axis) {
+    bool same = target->rank == x->rank - 1;
+    for (int k = 0; k < target->rank && same; k++)
+        same = target->dims[k] == x->dims[k + (k >= axis)];
+    return same;
+}
+
+static gd_status need_class_numbers(const gd_tensor *x, const gd_tensor *target, int axis) {
+    GD_TRY(gd_need_int(target, "target"));
+    if (fits_without(target, x, axis)) return GD_OK;
+    return gd_op_fail(
+        GD_E_SHAPE,
+        "'target' must have the shape of 'x' without its dimension %d, the "
+        "classes%s",
+        axis,
+        x->rank > 1 && fits_without(target, x, x->rank - 1) ? "; with axis=-1 they would fit" : "");
+}
+
 static gd_status cross_entropy_infer(gd_infer *i) {
     const gd_cross_entropy_options *o = i->attrs;
     const gd_tensor *x = i->in[0], *target = i->in[1];
-    GD_TRY(need_classes(x, i->n_in > 2 ? i->in[2] : NULL));
+    int axis;
+    GD_TRY(find_class_axis(x, o->axis, &axis));
+    const gd_tensor moved = with_classes_first(x, axis);
+    GD_TRY(need_classes(&moved, i->n_in > 2 ? i->in[2] : NULL));
     GD_TRY(check_smoothing(o->label_smoothing));
-    loss_shape(&i->out[0], x, o->reduction);
-    if (!gd_dtype_is_float((gd_dtype)target->dtype)) return need_indices(x, target);
+    loss_shape(&i->out[0], &moved, o->reduction);
+    if (!gd_dtype_is_float((gd_dtype)target->dtype)) return need_class_numbers(x, target, axis);
     bool same = target->rank == x->rank;
     for (int k = 0; k < x->rank && same; k++) same = target->dims[k] == x->dims[k];
     if (!same)
@@ -393,6 +433,11 @@ static gd_status cross_entropy_infer(gd_infer *i) {
                           "a 'target' of probabilities (floats) must have the shape of 'x'");
     i->out[0].dtype = gd_promote((gd_dtype)x->dtype, (gd_dtype)target->dtype);
     return GD_OK;
+}
+
+/* Puts the classes on axis 1. */
+static gd_tensor *classes_first(gd_tensor *x, int axis) {
+    return axis < 2 ? x : gd_movedim(x, gd_dims(axis), gd_dims(1));
 }
 
 static gd_tensor *probabilities_loss(gd_tensor *x, gd_tensor *target, gd_tensor *weight,
@@ -409,15 +454,33 @@ static gd_tensor *probabilities_loss(gd_tensor *x, gd_tensor *target, gd_tensor 
                                     : gd_mean(terms);
 }
 
+/* Classes on the last axis: rows of (..., C) are samples of (N, C), without a copy. */
+static gd_tensor *numbers_loss(gd_tensor *x, gd_tensor *target, gd_tensor *weight, int axis,
+                               const gd_cross_entropy_options *o) {
+    const bool rows = axis > 1 && axis == x->rank - 1;
+    const gd_shape shape = gd_shape_of(target->rank, target->dims);
+    if (rows) {
+        const int64_t count = gd_numel(target->rank, target->dims);
+        x = gd_reshape(x, gd_dims(count, x->dims[axis]));
+        target = gd_reshape(target, gd_dims(count));
+    } else {
+        x = classes_first(x, axis);
+    }
+    gd_tensor *y = gd_index_cross_entropy(x, target, .reduction = o->reduction,
+                                          .ignore_index = o->ignore_index,
+                                          .label_smoothing = o->label_smoothing, .weight = weight);
+    return rows && o->reduction == GD_NONE ? gd_reshape(y, shape) : y;
+}
+
 static void cross_entropy_expand(gd_expansion *e) {
     const gd_cross_entropy_options *o = e->attrs;
     gd_tensor *x = e->x[0], *target = e->x[1], *weight = gd_optional_input(e->x, e->n_in, 2);
+    int axis;
+    find_class_axis(x, o->axis, &axis); /* infer has checked it */
     if (gd_dtype_is_float((gd_dtype)target->dtype))
-        e->y[0] = probabilities_loss(x, target, weight, o);
-    else
-        e->y[0] = gd_index_cross_entropy(x, target, .reduction = o->reduction,
-                                         .ignore_index = o->ignore_index,
-                                         .label_smoothing = o->label_smoothing, .weight = weight);
+        e->y[0] =
+            probabilities_loss(classes_first(x, axis), classes_first(target, axis), weight, o);
+    else e->y[0] = numbers_loss(x, target, weight, axis, o);
 }
 
 /*op index_cross_entropy(x, target) -> y, shift~, scale~, total~  internal

@@ -102,11 +102,11 @@ static gd_status infer_layers(gd_infer *i, stack_layout *l) {
 
 /* --- layers over time ------------------------------------------------------------------------- */
 
-/* x (T, N, I) with zeros after the end of each sequence, so that a NaN there does no harm. */
-static gd_tensor *mask_padding(gd_tensor *x, gd_tensor *lengths, int64_t steps, int64_t batch,
-                               gd_dtype dtype) {
+/* x (T, N, I) with zeros after the end of each sequence, so that a NaN there does no harm. No option
+ * depends on N, so that the body can be saved for any N. */
+static gd_tensor *mask_padding(gd_tensor *x, gd_tensor *lengths, int64_t steps, gd_dtype dtype) {
     gd_tensor *at = gd_reshape(gd_arange(0, (double)steps, .dtype = GD_I64), gd_dims(steps, 1, 1));
-    gd_tensor *real = gd_lt(at, gd_reshape(lengths, gd_dims(1, batch, 1)));
+    gd_tensor *real = gd_lt(at, gd_unsqueeze(lengths, 1)); /* (T, N, 1) */
     return gd_where(real, x, gd_scalar_of(0, dtype));
 }
 
@@ -120,8 +120,7 @@ static void expand_layers(gd_expansion *e, stack_layout *l, gd_word cell) {
     if (lengths) {
         if (lengths->dtype != GD_I64) lengths = gd_cast(lengths, GD_I64);
         const gd_tensor *given = e->x[0];
-        x = mask_padding(x, lengths, given->dims[l->batch_first], given->dims[!l->batch_first],
-                         (gd_dtype)given->dtype);
+        x = mask_padding(x, lengths, given->dims[l->batch_first], (gd_dtype)given->dtype);
     }
     int64_t count = l->layers * l->directions;
     gd_tensor **final[2] = {gd_list_new(count), gd_list_new(count)};

@@ -10,14 +10,16 @@
 #include "test.h"
 
 static const char key[] = "0123456789abcdef0123456789abcdef";
-static char base_folder[64], cache_folder[128], code_file[256];
+static char base_folder[64], cache_folder[128], code_file[256]; /* cache_folder: of kernels */
 
 static void fresh_cache(void) {
     snprintf(base_folder, sizeof base_folder, "/tmp/gradus-code-XXXXXX");
     CHECK(mkdtemp(base_folder) != NULL);
-    snprintf(cache_folder, sizeof cache_folder, "%s/cache", base_folder);
+    char top[96];
+    snprintf(top, sizeof top, "%s/cache", base_folder);
+    snprintf(cache_folder, sizeof cache_folder, "%s/kernels", top);
     snprintf(code_file, sizeof code_file, "%s/%s.bin", cache_folder, key);
-    setenv("GRADUS_CACHE", cache_folder, 1);
+    setenv("GRADUS_CACHE", top, 1);
     unsetenv("GRADUS_CACHE_MB");
 }
 

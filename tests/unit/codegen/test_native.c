@@ -4,9 +4,12 @@
  * code.
  */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,13 +76,15 @@ static int call_body(void *body) { return (*(int (**)(void))body)(); }
 static pid_t start_child(int (*body)(void)) { return child_start(call_body, &body); }
 static int run_in_child(int (*body)(void)) { return child_run(call_body, &body); }
 
-static char base_folder[64], cache_folder[256];
+/* The folder of a test; in it the one that GRADUS_CACHE names; in that the folder of kernels. */
+static char base_folder[64], top_folder[256], cache_folder[300];
 
 static void fresh_cache(const char *name) {
     snprintf(base_folder, sizeof base_folder, "/tmp/gradus-native-XXXXXX");
     CHECK(mkdtemp(base_folder) != NULL);
-    snprintf(cache_folder, sizeof cache_folder, "%s/%s", base_folder, name);
-    setenv("GRADUS_CACHE", cache_folder, 1);
+    snprintf(top_folder, sizeof top_folder, "%s/%s", base_folder, name);
+    snprintf(cache_folder, sizeof cache_folder, "%s/kernels", top_folder);
+    setenv("GRADUS_CACHE", top_folder, 1);
     unsetenv("GRADUS_CC");
     unsetenv("GRADUS_NATIVE");
 }
@@ -122,13 +127,13 @@ TEST(the_directory_follows_the_environment) {
     fresh_cache("x");
     setenv("XDG_CACHE_HOME", base_folder, 1);
     CHECK(run_in_child(with_default_directory) == (WORKS | COMPILED));
-    snprintf(path, sizeof path, "%s/gradus", base_folder);
+    snprintf(path, sizeof path, "%s/gradus/kernels", base_folder);
     CHECK(count_files(path, ".so", NULL, 0) == 1);
     unsetenv("XDG_CACHE_HOME");
     char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
     setenv("HOME", base_folder, 1);
     CHECK(run_in_child(with_default_directory) == (WORKS | COMPILED));
-    snprintf(path, sizeof path, "%s/.cache/gradus", base_folder);
+    snprintf(path, sizeof path, "%s/.cache/gradus/kernels", base_folder);
     CHECK(count_files(path, ".so", NULL, 0) == 1);
     if (home) setenv("HOME", home, 1);
     free(home);
@@ -245,17 +250,20 @@ TEST(a_directory_writable_by_others_is_not_used) {
     static const mode_t modes[] = {0755, 0770, 0701, 0777};
     for (int i = 0; i < 4; i++) {
         fresh_cache("c");
-        CHECK(mkdir(cache_folder, 0700) == 0 && chmod(cache_folder, modes[i]) == 0);
+        CHECK(mkdir(top_folder, 0700) == 0 && mkdir(cache_folder, 0700) == 0 &&
+              chmod(cache_folder, modes[i]) == 0);
         CHECK(run_in_child(make_product) == FAILED && count_files(cache_folder, "", NULL, 0) == 0);
         folder_remove(base_folder);
     }
     char real[300];
     fresh_cache("c");
     snprintf(real, sizeof real, "%s/real", base_folder);
-    CHECK(mkdir(real, 0700) == 0 && symlink(real, cache_folder) == 0);
+    CHECK(mkdir(top_folder, 0700) == 0 && mkdir(real, 0700) == 0 &&
+          symlink(real, cache_folder) == 0);
     CHECK(run_in_child(make_product) == FAILED && count_files(real, "", NULL, 0) == 0);
     folder_remove(base_folder);
     fresh_cache("c");
+    CHECK(mkdir(top_folder, 0700) == 0);
     write_file(cache_folder, "a file", 6);
     CHECK(run_in_child(make_product) == FAILED);
     folder_remove(base_folder);
@@ -264,7 +272,8 @@ TEST(a_directory_writable_by_others_is_not_used) {
 TEST(a_directory_of_another_user_is_not_used) {
     if (geteuid() != 0) SKIP("only root can give a directory away");
     fresh_cache("c");
-    CHECK(mkdir(cache_folder, 0700) == 0 && chown(cache_folder, 12345, 12345) == 0);
+    CHECK(mkdir(top_folder, 0700) == 0 && mkdir(cache_folder, 0700) == 0 &&
+          chown(cache_folder, 12345, 12345) == 0);
     CHECK(run_in_child(make_product) == FAILED && count_files(cache_folder, "", NULL, 0) == 0);
     folder_remove(base_folder);
 }
@@ -382,6 +391,84 @@ TEST(the_log_names_the_reason_and_the_remedy_once) {
     expected_parts[0] = NULL;
     CHECK(run_in_child(run_two_plans) == WORKS);
     unsetenv("GRADUS_NATIVE");
+    folder_remove(base_folder);
+}
+
+static int plans_without_proc(void) {
+    if (unshare(CLONE_NEWNS) != 0) return LOADED; /* nothing else gives LOADED */
+    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    if (mount("none", "/proc", "tmpfs", 0, NULL) != 0) return LOADED;
+    return run_two_plans();
+}
+
+TEST(without_proc_no_kernel_is_compiled_and_the_log_says_so) {
+    fresh_cache("c");
+    expected_parts[0] = "/proc/self/fd";
+    expected_parts[1] = "mount /proc";
+    const int got = run_in_child(plans_without_proc);
+    expected_parts[0] = NULL;
+    if (got == LOADED) SKIP("this process cannot mount a file system");
+    CHECK(got == WORKS && count_files(cache_folder, "", NULL, 0) == 0);
+    folder_remove(base_folder);
+}
+
+/* --- exchanged files -------------------------------------------------------------------------- */
+
+static bool exchanges; /* files of the cache are replaced right before they are loaded */
+
+static void exchange_files(void) {
+    char evil[400], file[400], copy[500], command[2000];
+    snprintf(evil, sizeof evil, "%s/evil.so", base_folder);
+    if (count_files(cache_folder, ".so", file, sizeof file) < 1) return;
+    snprintf(copy, sizeof copy, "%s.new", file);
+    snprintf(command, sizeof command, "cp %s %s && mv %s %s", evil, copy, copy, file);
+    CHECK(system(command) == 0);
+}
+
+/* The library calls this definition of dlopen. */
+void *dlopen(const char *path, int flags) {
+    void *(*real)(const char *, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
+    if (exchanges) exchange_files();
+    return real(path, flags);
+}
+
+enum { EVIL = 99 };
+
+static int load_exchanged(void) {
+    exchanges = true;
+    return make_product();
+}
+
+TEST(a_file_that_is_exchanged_after_its_check_is_not_loaded) {
+    char source[300], command[900];
+    fresh_cache("c");
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED));
+    snprintf(source, sizeof source, "%s/evil.c", base_folder);
+    static const char text[] = "#include <unistd.h>\n__attribute__((constructor)) "
+                               "static void evil(void) { _exit(99); }\n";
+    write_file(source, text, sizeof text - 1);
+    snprintf(command, sizeof command, "cc -shared -fPIC -o %s/evil.so %s", base_folder, source);
+    CHECK(system(command) == 0);
+    const int folder = open(base_folder, O_RDONLY | O_DIRECTORY);
+    CHECK(gd_native_seal(folder, "evil.so")); /* even with a valid checksum */
+    close(folder);
+    const int got = run_in_child(load_exchanged);
+    CHECK_SAYING(got == (WORKS | LOADED), "%d; %d is that of the other file", got, EVIL);
+    folder_remove(base_folder);
+}
+
+/* The descriptors of all three have the same number. */
+static int load_one_after_the_other(void) {
+    const bool right = kernel_works(kernel_of(PRODUCT)) && kernel_of("a - b") && kernel_of("a / b");
+    const gd_native_counts c = gd_native_count();
+    return right && c.failed == 0 ? (c.compiled == 3 ? WORKS | COMPILED : WORKS | LOADED) : 0;
+}
+
+TEST(each_load_gets_the_library_of_its_own_file) {
+    fresh_cache("c");
+    CHECK(run_in_child(load_one_after_the_other) == (WORKS | COMPILED));
+    CHECK(run_in_child(load_one_after_the_other) == (WORKS | LOADED));
     folder_remove(base_folder);
 }
 
@@ -549,15 +636,15 @@ static int many_kernels(void) {
 }
 
 TEST(the_cache_stays_small_and_keeps_recently_used_kernels) {
-    char old[300];
+    char old[400];
     fresh_cache("c");
     CHECK(run_in_child(make_product) == (WORKS | COMPILED));
     const double one = bytes_of(cache_folder);
     char limit[32];
     snprintf(limit, sizeof limit, "%g", 5.5 * one / 1e6);
     setenv("GRADUS_CACHE_MB", limit, 1);
-    snprintf(old, sizeof old, "%s/new-abcdef.c",
-             cache_folder); /* a temporary file of a process killed yesterday */
+    /* a temporary file of a process killed yesterday */
+    snprintf(old, sizeof old, "%s/new-0123456789abcdef.c", cache_folder);
     write_file(old, "x", 1);
     const struct timespec yesterday[2] = {{.tv_sec = time(NULL) - 86400},
                                           {.tv_sec = time(NULL) - 86400}};

@@ -485,6 +485,30 @@ TEST(the_op_table_can_be_read) {
     CHECK(strstr(gd_op_kernels(sum, "cpu", text, sizeof text), "reference") != NULL);
 }
 
+/* Names, ranks, the words of blocks, and a sentence. */
+TEST(kernels_are_listed_in_the_order_in_which_they_are_tried) {
+    char text[200];
+    for (int i = 0; i < gd_op_count(); i++) {
+        const gd_op *op = gd_op_at(i);
+        const gd_kernel *k, *before = NULL;
+        const bool own = strcmp(gd_op_runs_as(op, "cpu"), "kernel") == 0;
+        for (int n = 0; (k = gd_op_kernel_at(op, "cpu", n)); n++, before = k) {
+            CHECK_SAYING(k->doc && *k->doc, "%s.%s has no text", gd_op_name(op), k->variant);
+            CHECK_SAYING(!before || strcmp(before->op, k->op) != 0 || before->rank >= k->rank,
+                         "%s.%s comes too late", gd_op_name(op), k->variant);
+        }
+        CHECK_SAYING(before || !own, "%s has no kernel", gd_op_name(op));
+    }
+    const gd_op *linear = gd_op_find("linear");
+    const gd_kernel *packed = gd_op_kernel_at(linear, "cpu", 0),
+                    *reference = gd_op_kernel_at(linear, "cpu", 1);
+    CHECK(packed && strcmp(packed->variant, "packed") == 0 && packed->rank == 10);
+    CHECK(packed->dtypes == (1u << GD_F16 | 1u << GD_BF16 | 1u << GD_F32 | 1u << GD_F64));
+    CHECK(strcmp(gd_kernel_words(packed, text, sizeof text), "contiguous") == 0);
+    CHECK(reference && reference->rank == 0 && !gd_op_kernel_at(linear, "cpu", 2));
+    CHECK(strcmp(gd_kernel_words(reference, text, sizeof text), "double") == 0);
+}
+
 TEST(a_program_defines_an_elementwise_op_by_its_expression) {
     GD_SCOPE;
     const char *record = "test_swish(x) -> y  elementwise float\n"

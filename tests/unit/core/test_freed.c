@@ -107,6 +107,151 @@ TEST(handles_are_not_reused) {
     }
 }
 
+/* --- other objects, in checked mode ------------------------------------------------------------ */
+
+static gd_tensors double_it(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_add(in.at[0], in.at[0]));
+}
+
+/* Objects of an ended scope. */
+typedef struct {
+    gd_module *net;
+    gd_optimizer *optimizer;
+    gd_schedule *schedule;
+    gd_dataset *dataset;
+    gd_loader *loader;
+    gd_graph *graph;
+    gd_session *session;
+    gd_jit *jit;
+    gd_metric *metric;
+    gd_transform *transform;
+    gd_sampler *sampler;
+    gd_history *history;
+    gd_state *state;
+    gd_loss_scale *scale;
+    gd_callback *callback;
+} objects;
+
+static objects make_freed_objects(void) {
+    GD_SCOPE;
+    objects o = {.net = gd_nn_sequential(gd_nn_linear(4, 3), gd_nn_relu())};
+    o.optimizer = gd_optim_sgd(gd_module_parameters(o.net));
+    o.schedule = gd_lr_step(o.optimizer, 2);
+    o.dataset = gd_dataset_tensors(gd_ones(gd_dims(6, 4)));
+    o.loader = gd_loader_new(o.dataset);
+    o.graph = gd_graph_new();
+    o.session = gd_session_new(o.graph);
+    o.jit = gd_jit_new(double_it, NULL);
+    o.metric = gd_metric_new("accuracy", NULL);
+    o.transform = gd_transform_normalize(gd_floats(0), gd_floats(1));
+    o.sampler = gd_sampler_distributed(0, 1);
+    gd_compile(o.net, .loss = "mse");
+    o.history = gd_fit(o.net, gd_list(gd_ones(gd_dims(2, 4)), gd_ones(gd_dims(2, 3))),
+                       .progress = GD_PROGRESS_NONE);
+    o.state = gd_state_of(o.optimizer);
+    o.scale = gd_loss_scale_new();
+    o.callback = gd_callback_new("early_stopping", "patience=2");
+    return o;
+}
+
+/* A call with a freed object: it names the function, the kind of object and the scope. */
+#define REPORTS(kind, function, ...)                                                             \
+    do {                                                                                         \
+        (void)(__VA_ARGS__);                                                                     \
+        CHECK_SAYING(gd_failed(), "%s: no failure", function);                                   \
+        CHECK_SAYS(function ": use after free: " kind, "end of the scope of ", "test_freed.c:"); \
+    } while (0)
+
+TEST(objects_of_an_ended_scope_name_the_function_the_object_and_the_scope) {
+    MUST_BE_CHECKED();
+    GD_SCOPE;
+    const objects o = make_freed_objects();
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    gd_tensor *x = gd_ones(gd_dims(2, 4));
+    gd_tensors list = gd_list(x), batch;
+    gd_optimizer *live = gd_optim_sgd(gd_module_parameters(gd_nn_linear(2, 2)));
+    REPORTS("a module", "gd_module_forward", gd_module_forward(o.net, x));
+    REPORTS("a module", "gd_module_call", gd_module_call(o.net, list));
+    REPORTS("a module", "gd_module_parameters", gd_module_parameters(o.net));
+    REPORTS("a module", "gd_module_buffers", gd_module_buffers(o.net));
+    REPORTS("a module", "gd_module_count", gd_module_count(o.net));
+    REPORTS("a module", "gd_module_at", gd_module_at(o.net, 0));
+    REPORTS("a module", "gd_module_type", gd_module_type(o.net));
+    REPORTS("a module", "gd_module_find", gd_module_find(o.net, "0"));
+    REPORTS("a module", "gd_module_tensor", gd_module_tensor(o.net, "0.weight"));
+    REPORTS("a module", "gd_module_clone", gd_module_clone(o.net));
+    REPORTS("a module", "gd_module_freeze", gd_module_freeze(o.net));
+    REPORTS("a module", "gd_module_is_training", gd_module_is_training(o.net));
+    REPORTS("a module", "gd_module_parameter_count", gd_module_parameter_count(o.net));
+    REPORTS("a module", "gd_module_summary", gd_module_summary(o.net, x));
+    REPORTS("a module", "gd_module_append", gd_module_append(o.net, gd_nn_relu()));
+    REPORTS("a module", "sequential", gd_nn_sequential(o.net));
+    REPORTS("a module", "gd_compile", gd_compile(o.net, .loss = "mse"));
+    REPORTS("a module", "gd_fit", gd_fit(o.net, list));
+    REPORTS("a module", "gd_evaluate", gd_evaluate(o.net, list));
+    REPORTS("a module", "gd_predict", gd_predict(o.net, list));
+    REPORTS("a module", "gd_onnx_save_module", gd_onnx_save_module("none.onnx", o.net, list));
+    gd_module_train(o.net);
+    CHECK_SAYS("gd_module_train: use after free: a module");
+    REPORTS("an optimizer", "gd_optimizer_step", gd_optimizer_step(o.optimizer));
+    REPORTS("an optimizer", "gd_optimizer_lr", gd_optimizer_lr(o.optimizer));
+    REPORTS("an optimizer", "gd_optimizer_set_lr", gd_optimizer_set_lr(o.optimizer, 1));
+    REPORTS("an optimizer", "gd_optimizer_add", gd_optimizer_add(o.optimizer, list));
+    gd_optimizer_zero_grad(o.optimizer);
+    CHECK_SAYS("gd_optimizer_zero_grad: use after free: an optimizer");
+    REPORTS("an optimizer", "gd_lr_step", gd_lr_step(o.optimizer, 2));
+    REPORTS("a schedule", "gd_schedule_step", gd_schedule_step(o.schedule));
+    REPORTS("a loader", "gd_loader_next", gd_loader_next(o.loader, &batch));
+    REPORTS("a loader", "gd_loader_batches", gd_loader_batches(o.loader));
+    REPORTS("a loader", "gd_loader_tell", gd_loader_tell(o.loader).epoch);
+    REPORTS("a dataset", "gd_dataset_get", gd_dataset_get(o.dataset, 0));
+    REPORTS("a dataset", "gd_dataset_count", gd_dataset_count(o.dataset));
+    REPORTS("a dataset", "gd_loader_new", gd_loader_new(o.dataset));
+    REPORTS("a graph", "gd_graph_find", gd_graph_find(o.graph, "x"));
+    REPORTS("a graph", "gd_graph_text", gd_graph_text(o.graph));
+    REPORTS("a graph", "gd_session_new", gd_session_new(o.graph));
+    REPORTS("a session", "gd_session_run", gd_session_run(o.session, list, list));
+    REPORTS("a session", "gd_session_get", gd_session_get(o.session, x));
+    REPORTS("a jit", "gd_jit_call", gd_jit_call(o.jit, list));
+    REPORTS("a jit", "gd_jit_traces", gd_jit_traces(o.jit));
+    REPORTS("a metric", "gd_metric_update", gd_metric_update(o.metric, x, x));
+    REPORTS("a metric", "gd_metric_value", gd_metric_value(o.metric));
+    REPORTS("a history", "gd_history_rows", gd_history_rows(o.history));
+    REPORTS("a loss_scale", "gd_loss_scale_step", gd_loss_scale_step(o.scale, live));
+    REPORTS("a state", "gd_state_count", gd_state_count(o.state));
+    REPORTS("a module", "gd_retain", gd_retain(o.net));
+    REPORTS("a jit", "gd_keep", gd_keep(o.jit));
+    gd_release(o.loader);
+    CHECK_SAYS("gd_release: use after free: a loader");
+    REPORTS("a transform", "gd_dataset_transform",
+            gd_dataset_transform(gd_dataset_tensors(x), o.transform));
+    REPORTS("a sampler", "gd_loader_new",
+            gd_loader_new(gd_dataset_tensors(x), .sampler = o.sampler));
+    gd_module *net = gd_nn_linear(4, 4);
+    gd_compile(net, .loss = "mse");
+    gd_tensors data = gd_list(x, x);
+    REPORTS("a dataset", "gd_fit", gd_fit(net, o.dataset));
+    REPORTS("a loader", "gd_fit", gd_fit(net, o.loader));
+    REPORTS("a loader", "gd_evaluate", gd_evaluate(net, o.loader));
+    REPORTS("a dataset", "gd_fit", gd_fit(net, data, .validation = o.dataset));
+    REPORTS("a callback", "gd_fit", gd_fit(net, data, .callbacks = gd_callbacks(o.callback)));
+    REPORTS("an optimizer", "gd_compile", gd_compile(net, .optimizer_object = o.optimizer));
+    REPORTS("a schedule", "gd_compile",
+            gd_compile(net, .optimizer_object = live, .schedule_object = o.schedule));
+    REPORTS("a metric", "gd_compile", gd_compile(net, .metric_objects = gd_metrics(o.metric)));
+}
+
+TEST(releasing_an_object_of_a_scope_is_an_error) {
+    MUST_BE_CHECKED();
+    {
+        GD_SCOPE;
+        gd_release(gd_nn_relu());
+        CHECK(!gd_failed());
+    }
+    CHECK_SAYS("a scope ends that held a module", "gd_retain", "test_freed.c:");
+}
+
 /* --- results of traced functions, which are always checked ------------------------------------ */
 
 static gd_tensors return_stack_list(gd_tensors in, void *user) {

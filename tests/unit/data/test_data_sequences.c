@@ -127,6 +127,7 @@ CLEAN_TEST(tokens_span_shards) {
     CHECK_INTEGERS(gd_dataset_get(d, 0).at[1], 1001, 1002, 1003);
     CHECK_INTEGERS(gd_dataset_get(d, 1).at[0], 1002, 1003, 1004);
     CHECK_INTEGERS(gd_dataset_get(d, 3).at[1], 1007, 1008, 1009);
+    check_gather(d);
     CHECK(gd_dataset_count(gd_dataset_tokens(temp_path("shard_*.bin"), 10)) == 1);
     CHECK(!gd_dataset_tokens(temp_path("shard_*.bin"), 11) && says("has 11 tokens"));
     gd_clear_error();
@@ -166,6 +167,28 @@ CLEAN_TEST(tokens_have_several_types) {
     gd_put_u32(data + 8, (uint32_t)-5);
     d = gd_dataset_tokens(temp_write("wide.bin", data, 20), 3, .type = GD_INT32, .skip = 4);
     CHECK(sample_fails(d, 0) && says("token 1 is -5, which is negative"));
+}
+
+CLEAN_TEST(a_token_file_that_shrinks_is_a_status) {
+    GD_SCOPE;
+    static uint8_t data[40000];
+    for (int i = 0; i < 20000; i++) gd_put_u16(data + 2 * i, (uint16_t)(i % 1000));
+    const char *path = temp_write("shrinking.bin", data, sizeof data);
+    gd_dataset *d = gd_dataset_tokens(path, 8);
+    CHECK(gd_dataset_count(d) == 2499);
+    CHECK(truncate(path, 100) == 0);
+    CHECK_INTEGERS(gd_dataset_get(d, 1).at[1], 9, 10, 11, 12, 13, 14, 15, 16);
+    CHECK(sample_fails(d, 2498) && says("shrinking.bin: has become shorter while being read"));
+    gd_clear_error();
+    temp_write("shrinking.bin", data, sizeof data); /* longer windows than one read */
+    d = gd_dataset_tokens(path, 19999);
+    gd_tensors sample = gd_dataset_get(d, 0);
+    for (int i = 0; i < 19999; i += 500)
+        CHECK(gd_item(gd_select(sample.at[0], 0, i)) == i % 1000 &&
+              gd_item(gd_select(sample.at[1], 0, i)) == (i + 1) % 1000);
+    CHECK(gd_item(gd_select(sample.at[1], 0, 19998)) == 999 && !gd_failed());
+    CHECK(truncate(path, 30000) == 0);
+    CHECK(sample_fails(d, 0) && says("has become shorter while being read, at 30000"));
 }
 
 /* --- CIFAR ------------------------------------------------------------------------------------ */

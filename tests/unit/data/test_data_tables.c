@@ -171,7 +171,7 @@ CLEAN_TEST(numbers_are_standardized_with_the_training_statistics) {
     CHECK_FLOATS(gd_dataset_get(gd_dataset_csv(twice, .like = twice), 1).at[0], 3, 4);
     temp_write_text("test.csv", "x,c,y\n1,z,1\n");
     CHECK(!gd_dataset_csv(test, .target = "y", .like = train) &&
-          says("line 2, column 3 (c): 'z' is a category"));
+          says("line 2, column 2 (c): 'z' is a category"));
     gd_clear_error();
     temp_write_text("test.csv", "x,c,y\nno,b,1\n");
     CHECK(!gd_dataset_csv(test, .target = "y", .like = train) && says("'no' is not a number"));
@@ -179,6 +179,122 @@ CLEAN_TEST(numbers_are_standardized_with_the_training_statistics) {
     temp_write_text("test.csv", "x,c\n1,b\n");
     CHECK(!gd_dataset_csv(test, .target = "y", .like = train) &&
           says("has no column 'y'; it has x, c"));
+}
+
+/* A failure must not be followed by a dataset; its message has all these parts. */
+#define CHECK_FAILS(dataset, ...)                                                       \
+    do {                                                                                \
+        const char *const parts_[] = {__VA_ARGS__};                                     \
+        CHECK(!(dataset) && gd_failed());                                               \
+        for (size_t i_ = 0; i_ < sizeof parts_ / sizeof *parts_; i_++)                  \
+            CHECK_SAYING(says(parts_[i_]), "'%s': %s", parts_[i_], gd_error_message()); \
+        gd_clear_error();                                                               \
+    } while (0)
+
+CLEAN_TEST(numbers_with_decimal_commas_fail_or_are_read_with_the_option) {
+    GD_SCOPE;
+    const char *path = temp_write_text("de.csv", "size;price\n1,5;2\n2;3\n-1.234,5e1;4\n");
+    CHECK_FAILS(gd_dataset_csv(path, .separator = ";", .target = "price"),
+                "line 2, column 1 (size): '1,5' looks like a number with a decimal comma",
+                "2 of the 2 texts", "decimal=comma", "types='size:category'");
+    gd_dataset *d =
+        gd_dataset_csv(path, .separator = ";", .target = "price", .types = "size:category");
+    CHECK(gd_dataset_count(d) == 3);
+    path = temp_write_text("de.csv", "size;price\n1,5;2\n2;3\n-2,5e1;4\n");
+    d = gd_dataset_csv(path, .separator = ";", .target = "price", .decimal = ",");
+    CHECK_SAYING(d, "%s", gd_error_message());
+    CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 1.5f);
+    CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 2);
+    CHECK_FLOATS(
+        gd_dataset_get(gd_dataset_csv(path, .separator = ";", .decimal = "comma"), 2).at[0], -25,
+        4);
+    CHECK_FAILS(gd_dataset_csv(path, .separator = ";", .types = "size:number"),
+                "line 2, column 1 (size): '1,5' is not a number with a decimal point",
+                "decimal=comma");
+    path = temp_write_text("points.csv", "a;b\nx;1.5\ny;2.5\n");
+    CHECK_FAILS(gd_dataset_csv(path, .separator = ";", .decimal = ","), "column 2 (b): '1.5'",
+                "decimal point", "decimal=point");
+    path = temp_write_text("none.csv", "1,5;x\n2,5;y\n"); /* read as a header and one row */
+    CHECK_FAILS(gd_dataset_csv(path, .separator = ";"), "'2,5' looks like a number");
+    path = temp_write_text("dates.csv", "day;n\n12.05.2024;1\n13.05.2024;2\n");
+    CHECK(gd_dataset_csv(path, .separator = ";", .decimal = ",")); /* dates are no numbers */
+    CHECK_FAILS(gd_dataset_csv(path, .decimal = ","), "separator and decimal are the same");
+    CHECK_FAILS(gd_dataset_csv(path, .decimal = "x"), "decimal is 'x'");
+}
+
+CLEAN_TEST(a_forgotten_separator_is_named) {
+    GD_SCOPE;
+    const char *path = temp_write_text("s.csv", "size;price;city\n1;2;a\n");
+    CHECK_FAILS(gd_dataset_csv(path), "has one column, 'size;price;city'",
+                "with separator=; it has 3");
+    CHECK(gd_dataset_csv(path, .separator = ";") && gd_dataset_csv(path, .separator = ","));
+    path = temp_write_text("s.csv", "size\tprice\n1\t2\n");
+    CHECK_FAILS(gd_dataset_csv(path), "with separator=tab it has 2");
+}
+
+CLEAN_TEST(messages_have_the_number_of_a_column_not_of_a_character) {
+    GD_SCOPE;
+    const char *path = temp_write_text("m.csv", "age,city,y\n33,Bern,1\n34,,2\n");
+    CHECK_FAILS(gd_dataset_csv(path), "line 3, column 2 (city): '' is a missing value");
+    path = temp_write_text("m.csv", "33,Bern,1\n34,,2\n");
+    CHECK_FAILS(gd_dataset_csv(path), "line 2, column 1 (counted from 0): '' is a missing value");
+}
+
+CLEAN_TEST(a_layout_converts_other_files_as_the_training_table) {
+    GD_SCOPE;
+    const char *train =
+        temp_write_text("train.csv", "x;id;c;y\n1,5;7;b\"q\";0\n3;8;a;1\n6;9;b\"q\";0\n");
+    gd_dataset *d = gd_dataset_csv(train, .target = "y", .separator = ";", .decimal = ",",
+                                   .columns = "x c", .standardize = true);
+    CHECK_SAYING(d, "%s", gd_error_message());
+    gd_dataset *part = gd_dataset_range(d, 0, 2);
+    char text[1000], again[1000];
+    const int64_t length = gd_dataset_layout(part, text, sizeof text);
+    CHECK(length == (int64_t)strlen(text) && gd_dataset_layout(d, NULL, 0) == length);
+    const char *rows = temp_write_text("rows.csv", "c;x\na;1,5\nb\"q\";6\n"); /* no y */
+    gd_dataset *r = gd_dataset_csv(rows, .layout = text);
+    CHECK_SAYING(r, "%s", gd_error_message());
+    CHECK(gd_dataset_get(r, 0).count == 1);
+    for (int i = 0; i < 2; i++) { /* the same bits */
+        float a[3], b[3];
+        gd_copy_to(gd_dataset_get(d, 2 * i).at[0], a, sizeof a);
+        gd_copy_to(gd_dataset_get(r, i).at[0], b, sizeof b);
+        CHECK(a[0] == b[0] && (i == 0 || memcmp(a, b, sizeof a) == 0));
+    }
+    r = gd_dataset_csv(train, .layout = text, .target = "y");
+    CHECK_FLOATS(gd_dataset_get(r, 1).at[1], 1);
+    CHECK(gd_dataset_layout(r, again, sizeof again) == length && strcmp(again, text) == 0);
+    r = gd_dataset_csv(train, .layout = text, .target = "");
+    CHECK(gd_dataset_get(r, 1).count == 1);
+    gd_dataset *by_name = gd_dataset_new("csv", "path=none layout=x");
+    CHECK_FAILS(by_name, "the layout");
+    CHECK(gd_dataset_layout(gd_dataset_tensors(gd_ones(gd_dims(2))), NULL, 0) == -1 &&
+          !gd_failed());
+}
+
+CLEAN_TEST(missing_and_unknown_columns_of_another_file_are_named) {
+    GD_SCOPE;
+    char text[1000];
+    const char *path = temp_write_text("t.csv", "age,city,y\n3,a,1\n4,b,2\n");
+    gd_dataset_layout(gd_dataset_csv(path, .target = "y"), text, sizeof text);
+    CHECK_FAILS(gd_dataset_csv(temp_write_text("r.csv", "agee,y\n3,1\n"), .layout = text),
+                "has no columns 'age', 'city'; it has agee, y (unknown: 'agee')");
+    CHECK_FAILS(gd_dataset_csv(temp_write_text("r.csv", "age,city\n3,c\n"), .layout = text),
+                "line 2, column 2 (city): 'c' is a category that the training table does not have");
+    CHECK(gd_dataset_csv(temp_write_text("r.csv", "city,new,age\na,1,3\n"), .layout = text));
+    CHECK_FAILS(gd_dataset_csv(path, .layout = text, .target = "age"), "the target is 'age'",
+                "'y'");
+    path = temp_write_text("t.csv", "1,2,3\n4,5,6\n"); /* without a header, by their places */
+    gd_dataset_layout(gd_dataset_csv(path, .target = "1"), text, sizeof text);
+    gd_dataset *d = gd_dataset_csv(temp_write_text("r.csv", "7,9\n"), .layout = text);
+    CHECK_SAYING(d, "%s", gd_error_message());
+    CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 7, 9);
+    d = gd_dataset_csv(path, .layout = text, .target = "");
+    CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 4, 6);
+    CHECK_FAILS(gd_dataset_csv(temp_write_text("r.csv", "7,8,9,10\n"), .layout = text),
+                "has 4 columns; the training table has 3, with the target");
+    CHECK_FAILS(gd_dataset_csv(path, .layout = "{}"), "the layout is not complete");
+    CHECK_FAILS(gd_dataset_csv(path, .layout = text, .like = path), "give one of them");
 }
 
 CLEAN_TEST(wrong_csv_options_fail) {
@@ -190,7 +306,7 @@ CLEAN_TEST(wrong_csv_options_fail) {
     CHECK(!gd_dataset_csv(path, .types = "city") && says("neither :number nor :category"));
     gd_clear_error();
     CHECK(!gd_dataset_csv(path, .types = "city:number") &&
-          says("line 2, column 5 (city): 'Bern' is not a number"));
+          says("line 2, column 2 (city): 'Bern' is not a number"));
     gd_clear_error();
     CHECK(!gd_dataset_csv(path, .separator = "ab") && says("separator is 'ab'"));
     gd_clear_error();

@@ -180,6 +180,18 @@ TEST(unsupported_ops_on_bools_and_integers_fail_with_a_message) {
     CHECK_FAILS(GD_E_SHAPE, "at least 2 dimensions", gd_matrix_norm(gd_ones(gd_dims(2))));
 }
 
+TEST(hardtanh_with_min_above_max_fails) {
+    GD_SCOPE;
+    gd_tensor *x = gd_ones(gd_dims(3));
+    gd_hardtanh(x, .min = 0.5, .max = -0.5);
+    CHECK_SAYING(gd_failed() && strstr(gd_error_message(), "min is 0.5 and max is -0.5"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    gd_hardtanh(x, .min = 0.5, .max = 0.5);
+    CHECK(!gd_failed());
+    CHECK(gd_item(gd_sum(gd_clamp(x, .min = 0.5, .max = -0.5))) == -1.5); /* as in PyTorch */
+}
+
 TEST(activations_of_integers_give_correct_floats) {
     GD_SCOPE;
     const int32_t values[] = {-300, -1, 0, 7};

@@ -9,6 +9,7 @@
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "core/error.h"
+#include "files.h"
 #include "format/bytes.h"
 #include "gradus/gradus.h"
 #include "temp.h"
@@ -55,27 +56,26 @@ TEST(every_invalid_file_of_the_corpus_fails_with_its_reason) {
 }
 
 TEST(damaged_files_fail_or_load_completely) {
-    gd_file_reader *file;
-    const uint8_t *data;
-    CHECK(gd_file_reader_open(&file, GRADUS_GOLDEN "/safetensors/all.safetensors") == GD_OK);
-    CHECK(gd_file_reader_map(file, &data) == GD_OK);
-    run_cut(LLVMFuzzerTestOneInput, data, (size_t)gd_file_reader_size(file));
-    run_damaged(LLVMFuzzerTestOneInput, data, (size_t)gd_file_reader_size(file), 3000);
-    gd_file_reader_close(file);
+    size_t bytes;
+    uint8_t *data = file_read(GRADUS_GOLDEN "/safetensors/all.safetensors", &bytes);
+    CHECK(data);
+    run_cut(LLVMFuzzerTestOneInput, data, bytes);
+    run_damaged(LLVMFuzzerTestOneInput, data, bytes, 3000);
+    free(data);
 }
 
 TEST(damaged_files_with_a_checksum_fail_or_load_completely) {
     GD_SCOPE;
     const char *path = temp_path("sum.safetensors");
-    gd_file_reader *file;
-    const uint8_t *data;
+    size_t bytes;
     CHECK(gd_save_state_with(
               path, gd_parts(gd_part("w", gd_ones(gd_dims(3))), gd_part("rng", gd_generator())),
               .checksum = true) == GD_OK);
-    CHECK(gd_file_reader_open(&file, path) == GD_OK && gd_file_reader_map(file, &data) == GD_OK);
-    run_cut(LLVMFuzzerTestOneInput, data, (size_t)gd_file_reader_size(file));
-    run_damaged(LLVMFuzzerTestOneInput, data, (size_t)gd_file_reader_size(file), 3000);
-    gd_file_reader_close(file);
+    uint8_t *data = file_read(path, &bytes);
+    CHECK(data);
+    run_cut(LLVMFuzzerTestOneInput, data, bytes);
+    run_damaged(LLVMFuzzerTestOneInput, data, bytes, 3000);
+    free(data);
 }
 
 /* --- headers ---------------------------------------------------------------------------------- */

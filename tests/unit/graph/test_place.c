@@ -2,6 +2,7 @@
  * larger than the largest sum of live buffers.
  */
 #include "draw.h"
+#include "graph/plan/gaps.h"
 #include "graph/plan/memory.h"
 #include "test.h"
 
@@ -77,6 +78,51 @@ TEST(overlapping_spans_are_placed_without_conflict) {
     CHECK(gd_place_spans(same, 4, &slab, &live) == GD_OK);
     CHECK(live == 192 && slab == 192);
     check_apart(same, 4, slab);
+}
+
+/* The tightest gap, by a search in all placed spans that are live at the same time. */
+static size_t search_all(const gd_span *spans, int n, const gd_span *s) {
+    size_t best = SIZE_MAX, at = SIZE_MAX, end = 0;
+    for (bool more = true;
+         more;) { /* the used memory ends at `end` up to here: find the next run */
+        const gd_span *next = NULL;
+        more = false;
+        for (int i = 0; i < n; i++)
+            if (spans[i].begin <= s->end && spans[i].end >= s->begin && end_of(&spans[i]) > end &&
+                (!next || spans[i].offset < next->offset))
+                next = &spans[i];
+        if (!next) break;
+        if (next->offset > end && next->offset - end >= s->bytes && next->offset - end < best) {
+            best = next->offset - end;
+            at = end;
+        }
+        end = end_of(next);
+        more = true;
+    }
+    return at != SIZE_MAX ? at : end;
+}
+
+TEST(the_tree_of_gaps_finds_what_a_search_in_all_buffers_finds) {
+    enum { SPANS = 150, TIMES = 70 };
+    gd_span spans[SPANS];
+    for (int seed = 0; seed < 40; seed++) {
+        draws d = {(uint64_t)(seed + 1)};
+        gd_gap_tree *tree = gd_gap_tree_new(TIMES);
+        for (int i = 0; i < SPANS; i++) {
+            gd_span *s = &spans[i];
+            s->bytes = (size_t)(1 + draw_below(&d, 6)) * GD_SLAB_ALIGNMENT;
+            s->begin = draw_below(&d, TIMES);
+            s->end = s->begin + draw_below(&d, seed % 2 ? 4 : TIMES - s->begin);
+            if (s->end >= TIMES) s->end = TIMES - 1;
+            s->offset = gd_gap_tree_find(tree, s->begin, s->end, s->bytes);
+            const size_t expected = search_all(spans, i, s);
+            CHECK_SAYING(s->offset == expected, "seed %d, span %d: %zu instead of %zu", seed, i,
+                         s->offset, expected);
+            gd_gap_tree_add(tree, s->begin, s->end, s->offset, s->bytes);
+        }
+        CHECK(gd_gap_tree_free(tree) == GD_OK);
+        check_apart(spans, SPANS, SIZE_MAX);
+    }
 }
 
 TEST_MAIN

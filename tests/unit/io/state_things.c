@@ -86,7 +86,7 @@ static gd_status moments_save(gd_object *object, gd_state *state) {
     moments *m = (moments *)object;
     for (int i = 0; i < m->of->count; i++) {
         if (!m->moment[i]) continue;
-        const char *name = gd_state_name_for(state, m->of->tensors[i], i, "exp_avg");
+        const char *name = gd_state_name_for(state, m->of->tensors[i], NULL, i, "exp_avg");
         if (!name) return GD_E_MEMORY;
         GD_TRY(gd_state_put_tensor(state, name, m->moment[i]));
     }
@@ -121,7 +121,7 @@ static gd_status moments_load(gd_object *object, gd_loading *in) {
     for (int i = 0; i < m->of->count; i++) {
         gd_shape shape;
         gd_dtype dtype;
-        const char *name = gd_loading_name_for(in, m->of->tensors[i], i, "exp_avg");
+        const char *name = gd_loading_name_for(in, m->of->tensors[i], NULL, i, "exp_avg");
         if (!name) return GD_E_MEMORY;
         gd_tensor *t = m->moment[i];
         if (!t && gd_loading_shape(in, name, &shape, &dtype)) {

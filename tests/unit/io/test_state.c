@@ -133,6 +133,37 @@ CLEAN_TEST(tensors_on_a_device_that_the_host_cannot_read_are_saved_and_loaded) {
     gd_clear_error();
 }
 
+/* (450, 1000), the numbers 0 to 250 again and again, which all floats hold exactly. */
+static gd_tensor *many_numbers(gd_dtype dtype) {
+    gd_tensor *n = gd_reshape(gd_arange(0, 450000, .dtype = GD_F64), gd_dims(450, 1000)),
+              *of = gd_scalar(251);
+    return gd_cast(gd_sub(n, gd_mul(gd_floor(gd_div(n, of)), of)), dtype);
+}
+
+CLEAN_TEST(tensors_larger_than_a_piece_are_converted_and_uploaded_completely) {
+    static const gd_dtype dtypes[] = {GD_F16, GD_BF16, GD_F32, GD_F64};
+    for (int from = 0; from < 4; from++)
+        for (int to = 0; to < 4; to++) {
+            GD_SCOPE;
+            const char *path = temp_path("pieces.safetensors");
+            gd_tensor *expected = many_numbers(dtypes[to]),
+                      *host = gd_zeros(gd_dims(450, 1000), .dtype = dtypes[to]),
+                      *strided =
+                          gd_transpose(gd_zeros(gd_dims(1000, 450), .dtype = dtypes[to]), 0, 1),
+                      *device = gd_to_device(gd_zeros(gd_dims(450, 1000), .dtype = dtypes[to]),
+                                             gd_test_device());
+            CHECK(gd_save_state(path, gd_part("u", gd_full(gd_dims(3), 1, .dtype = GD_U8)),
+                                gd_part("w", many_numbers(dtypes[from]))) == GD_OK);
+            CHECK_SAYING(gd_load_state(path, gd_part("w", host)) == GD_OK &&
+                             gd_load_state(path, gd_part("w", strided)) == GD_OK &&
+                             gd_load_state(path, gd_part("w", device)) == GD_OK,
+                         "%s", gd_error_message());
+            CHECK(tensors_distance(host, expected) == 0);
+            CHECK(tensors_distance(gd_contiguous(strided), expected) == 0);
+            CHECK(tensors_distance(gd_to_device(device, gd_device_get("cpu")), expected) == 0);
+        }
+}
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 CLEAN_TEST(a_state_lists_names_and_tensors) {
@@ -355,6 +386,22 @@ CLEAN_TEST(missing_and_invalid_values_are_reported) {
     CHECK(gd_set_state(s, s) == GD_OK);
     end_net(from);
     end_net(to);
+}
+
+/* Both formats of torch.save: a ZIP file, and before it pickles. */
+CLEAN_TEST(a_file_of_torch_save_names_the_converter) {
+    GD_SCOPE;
+    static const char *const begins[] = {"PK\3\4\0\0\x08\x08", "\x80\2\x8a\nl\xfc\x9c\x46"};
+    const char *path = temp_path("net.pth");
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(path, "w");
+        fwrite(begins[i], 1, 8, file);
+        fputs("and so on", file);
+        fclose(file);
+        CHECK(gd_read_state(path) == NULL && says("net.pth: is a file of PyTorch's torch.save") &&
+              says("tools/to_safetensors.py"));
+        gd_clear_error();
+    }
 }
 
 CLEAN_TEST(parts_without_state_or_with_duplicate_names_fail) {

@@ -57,7 +57,7 @@ TEST(sequential_infers_input_sizes) {
         gd_nn_sequential(gd_nn_conv2d(1, 4, 5, .padding = 2), gd_nn_relu(), gd_nn_max_pool2d(2),
                          gd_nn_flatten(), gd_nn_linear(GD_ANY, 10));
     CHECK(net && !gd_failed());
-    CHECK(gd_module_parameters(net).count == 2);
+    CHECK(gd_module_parameters(net, .match = "0.*").count == 2);
     gd_tensor *y = gd_module_forward(net, gd_randn(gd_dims(2, 1, 8, 8)));
     CHECK(gd_tensor_dim(y, 1) == 10);
     CHECK(gd_module_parameters(net).count == 4);
@@ -76,10 +76,40 @@ TEST(messages_name_the_layer_by_its_path) {
     CHECK_MESSAGE("linear: out_features is 0; it must be at least 1", "test_module.c:");
     CHECK(!gd_nn_sequential(gd_nn_linear(4, 4), gd_nn_dropout(.p = 1.5)));
     CHECK_MESSAGE("dropout: p is 1.5; it must be in [0, 1]");
+    CHECK(!gd_nn_hardtanh(.min = 1, .max = -1));
+    CHECK_MESSAGE("hardtanh: min is 1 and max is -1; min must not be larger");
     CHECK(gd_module_forward(NULL, gd_randn(gd_dims(1))) != NULL);
     CHECK_MESSAGE("gd_module_forward: the module is NULL");
     gd_module_tensor(net, "0.wieght");
     CHECK_MESSAGE("0.wieght", "0.weight, 0.bias");
+}
+
+TEST(a_child_out_of_range_is_a_failure) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_sequential(gd_nn_linear(4, 8), gd_nn_relu());
+    CHECK(gd_module_at(net, 1) && !gd_failed());
+    CHECK(!gd_module_at(net, 2));
+    CHECK_MESSAGE("gd_module_at: there is no child 2; 'sequential' has 2", "test_module.c:");
+    CHECK(!gd_module_at(net, -1));
+    CHECK_MESSAGE("there is no child -1");
+    CHECK(!gd_module_at(gd_nn_relu(), 0));
+    CHECK_MESSAGE("there is no child 0; 'relu' has no children");
+    CHECK(!gd_module_at(NULL, 0));
+    CHECK_MESSAGE("gd_module_at: the module is NULL");
+}
+
+TEST(a_size_to_be_inferred_is_any_in_text) {
+    GD_SCOPE;
+    gd_module *net = gd_layer_new("linear", "in_features=any out_features=3");
+    CHECK_SAYING(net, "%s", gd_error_message());
+    CHECK(gd_tensor_dim(gd_module_forward(net, gd_ones(gd_dims(2, 5))), 1) == 3);
+    CHECK(gd_tensor_dim(gd_module_tensor(net, "weight"), 1) == 5);
+    CHECK(!gd_layer_new("linear", "in_features=4 out_features=any"));
+    CHECK_MESSAGE("out_features takes an integer, not 'any'");
+    CHECK(!gd_layer_new("linear", "out_features=3"));
+    CHECK_MESSAGE("linear needs the option 'in_features' (an integer, or any: inferred");
+    CHECK(!gd_layer_new("linear", "in_features=some out_features=3"));
+    CHECK_MESSAGE("in_features takes an integer, or any: inferred");
 }
 
 static gd_tensors forward_net(gd_tensors in, void *user) {

@@ -153,6 +153,12 @@ CLEAN_TEST(wrong_shapes_and_options_are_named) {
     check_message("multihead_attention", "the same number of dimensions");
     gd_module_forward(m, gd_randn(gd_dims(3, 2, 7)));
     check_message("multihead_attention", "8 inputs");
+    gd_tensor *x = gd_randn(gd_dims(3, 2, 8)), *zeros = gd_zeros(gd_dims(3, 3), .dtype = GD_I64);
+    gd_module_forward(m, x, NULL, NULL, NULL, zeros);
+    check_message("multihead_attention",
+                  "attn_mask is i64; it must be bool, where true is \"hide\"");
+    gd_module_forward(m, x, NULL, NULL, gd_zeros(gd_dims(2, 3), .dtype = GD_I64));
+    check_message("multihead_attention", "key_padding_mask is i64; it must be bool");
     CHECK(!gd_nn_multihead_attention(8, 3));
     check_message("multihead_attention", "num_heads is 3; it must divide embed_dim (8)");
     CHECK(!gd_nn_transformer_decoder(8, 2, 0));

@@ -263,6 +263,23 @@ CLEAN_TEST(saving_fails_with_the_missing_or_unsupported_part) {
                      says("'shuffled' is randperm, which ONNX has no operator for"),
                  "%s", gd_error_message());
     gd_clear_error();
+    gd_tensor *rows, *spread, *drawn; /* the reason may be the sizes, or the random numbers */
+    {
+        GD_GRAPH(n.graph);
+        rows = gd_placeholder(gd_dims(GD_ANY, 4), .name = "rows");
+        spread = gd_named(gd_var(rows), "spread");
+        drawn = gd_named(gd_bernoulli(rows), "drawn");
+    }
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(rows), gd_list(spread)) ==
+                         GD_E_UNSUPPORTED &&
+                     says("'spread' is var, which is saved as other operators, and for unknown "
+                          "sizes (x is f32[?,4])"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(rows), gd_list(drawn)) == GD_E_UNSUPPORTED &&
+                     says("'drawn' is bernoulli, which ONNX has no operator for"),
+                 "%s", gd_error_message());
+    gd_clear_error();
     CHECK(!file_exists(path) && !gd_failed());
 }
 
@@ -375,6 +392,11 @@ CLEAN_TEST(an_invalid_file_fails_with_the_node_and_its_operator) {
     check_load_fails("ir_version: 10", GD_E_FORMAT, "no graph");
     check_load_fails("opset_import { version: 9 } graph { node { op_type: 'Relu' } }",
                      GD_E_UNSUPPORTED, "its opset is 9");
+    check_load_fails("graph { node { op_type: 'Relu' } }", GD_E_FORMAT,
+                     "it does not say which opset");
+    check_load_fails(
+        "opset_import { domain: 'ai.other' version: 3 } graph { node { op_type: 'Relu' } }",
+        GD_E_FORMAT, "no opset_import with the domain");
     check_load_fails(
         HEAD "graph { " INPUT(
             "x", "dim { dim_value: 3 }") "node { name: 'n' op_type: 'Frobnicate' input: 'x' "

@@ -195,6 +195,94 @@ CLEAN_TEST(grouped_attention_is_saved_for_any_length) {
     check_any_length(gd_module_new(grouped_forward, 0), temp_path("grouped.onnx"), vectors_of);
 }
 
+static gd_tensors two_of_topk(gd_tensors in, void *self) {
+    (void)self;
+    gd_topk_outputs y = gd_topk(in.at[0], 2);
+    return gd_listed(y.values, y.indices);
+}
+
+static gd_tensors indices_first(gd_tensors in, void *self) {
+    (void)self;
+    gd_topk_outputs y = gd_topk(in.at[0], 2);
+    return gd_listed(y.indices, y.values);
+}
+
+/* Saves a net, and compares the outputs that the file's graph has by these names. */
+static void check_output_names(gd_module *net, gd_tensor *x, const char *names,
+                               const char *const *list) {
+    const char *path = temp_path("outputs.onnx");
+    CHECK(gd_onnx_save_module(path, net, gd_list(x), .outputs = names) == GD_OK);
+    gd_graph *graph = gd_onnx_load(path);
+    gd_tensors expected = gd_module_call(net, gd_list(x));
+    for (int k = 0; list[k]; k++) {
+        gd_tensor *y = gd_graph_find(graph, list[k]);
+        CHECK_SAYING(y, "no '%s'", list[k]);
+        if (!y) continue;
+        CHECK(gd_tensor_dtype(y) == gd_tensor_dtype(expected.at[k]));
+        gd_tensors got = gd_session_run(gd_session_new(graph),
+                                        gd_feed(gd_graph_find(graph, "input"), x), gd_list(y));
+        CHECK(tensors_distance(got.at[0], expected.at[k]) <= 1e-5);
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+CLEAN_TEST(several_outputs_of_one_op_have_their_names_in_files) {
+    GD_SCOPE;
+    gd_tensor *row = gd_from_array(gd_dims(1, 3), GD_F32, (const float[]){2, 7, 5});
+    check_output_names(gd_module_new(two_of_topk, 0), row, "values indices",
+                       (const char *[]){"values", "indices", NULL});
+    check_output_names(gd_module_new(indices_first, 0), row, "where what",
+                       (const char *[]){"where", "what", NULL});
+    check_output_names(gd_nn_lstm(3, 4), gd_randn(gd_dims(5, 1, 3)), "y h c",
+                       (const char *[]){"y", "h", "c", NULL});
+}
+
+static gd_tensors shuffle(gd_tensors in, void *self) {
+    (void)self;
+    return gd_listed(gd_index_select(in.at[0], 1, gd_randperm(3)));
+}
+
+CLEAN_TEST(own_ops_are_an_option_of_modules_too) {
+    GD_SCOPE;
+    const char *path = temp_path("own.onnx");
+    gd_module *net = gd_module_new(shuffle, 0);
+    CHECK(gd_onnx_save_module(path, net, gd_list(gd_ones(gd_dims(2, 3)))) == GD_E_UNSUPPORTED &&
+          strstr(gd_error_message(), ".own_ops = true"));
+    gd_clear_error();
+    CHECK_SAYING(gd_onnx_save_module(path, net, gd_list(gd_ones(gd_dims(2, 3))), .own_ops = true) ==
+                     GD_OK,
+                 "%s", gd_error_message());
+    CHECK(gd_tensor_dim(gd_module_forward(gd_onnx_module(path), gd_ones(gd_dims(5, 3))), 0) == 5);
+}
+
+typedef struct {
+    gd_module *lstm;
+} with_lengths;
+
+static gd_tensors forward_lengths(gd_tensors in, void *self) {
+    with_lengths *m = self;
+    return gd_listed(gd_module_forward(m->lstm, in.at[0], NULL, NULL, in.at[1]));
+}
+
+CLEAN_TEST(a_recurrent_net_with_lengths_is_saved_for_any_batch) {
+    GD_SCOPE;
+    const char *path = temp_path("lengths.onnx");
+    gd_module *net = gd_module_new(forward_lengths, sizeof(with_lengths));
+    with_lengths *m = gd_module_self(net);
+    GD_CHILD(net, m->lstm,
+             gd_nn_lstm(3, 4, .layers = 2, .bidirectional = true, .batch_first = true));
+    gd_tensor *x = gd_randn(gd_dims(2, 5, 3)), *n = gd_full(gd_dims(2), 3, .dtype = GD_I64);
+    CHECK_SAYING(gd_onnx_save_module(path, net, gd_list(x, n), .inputs = "x lengths") == GD_OK,
+                 "%s", gd_error_message());
+    gd_module *back = gd_onnx_module(path);
+    const int64_t lengths[] = {5, 1, 3, 4};
+    x = gd_randn(gd_dims(4, 5, 3));
+    n = gd_from_array(gd_dims(4), GD_I64, lengths);
+    gd_tensor *y = gd_module_forward(net, x, n), *z = gd_module_forward(back, x, n);
+    CHECK_SAYING(!gd_failed() && tensors_distance(y, z) <= 1e-5, "%s",
+                 gd_failed() ? gd_error_message() : "other results");
+}
+
 CLEAN_TEST(failures_name_the_missing_part) {
     GD_SCOPE;
     CHECK(gd_onnx_module("/no/such/file") == NULL && gd_error_status() == GD_E_IO);

@@ -2,6 +2,8 @@
  * and dropout. tests/cases/attention.txt has the numbers.
  */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "compare.h"
 #include "fault_walk.h"
@@ -47,6 +49,27 @@ TEST(fully_masked_rows_give_zeros_and_have_no_gradient) {
         for (int i = 0; i < 4; i++)
             CHECK(isfinite(gd_item(gd_sum(g.at[i]))) && gd_item(gd_sum(gd_abs(g.at[i]))) > 0);
     }
+}
+
+static bool message_has(const char *part) {
+    const bool found = gd_failed() && strstr(gd_error_message(), part);
+    if (!found) fprintf(stderr, "'%s' is not in: %s\n", part, gd_error_message());
+    gd_clear_error();
+    return found;
+}
+
+TEST(messages_say_what_shared_heads_and_masks_need) {
+    GD_SCOPE;
+    gd_tensor *q = gd_randn(gd_dims(2, 8, 5, 4)), *k = gd_randn(gd_dims(2, 2, 5, 4)),
+              *odd = gd_randn(gd_dims(2, 3, 5, 4));
+    gd_scaled_dot_product_attention(q, k, k);
+    CHECK(message_has("'q' has 8 heads and 'k' 2; with .grouped = true, 4 heads of 'q' share one"));
+    gd_scaled_dot_product_attention(q, odd, odd);
+    CHECK(message_has("leading dimensions 8 and 3 do not broadcast"));
+    gd_scaled_dot_product_attention(q, k, k, .grouped = true);
+    CHECK(!gd_failed());
+    gd_scaled_dot_product_attention(q, q, q, .mask = gd_ones(gd_dims(5, 5), .dtype = GD_I64));
+    CHECK(message_has("'mask' is i64; it must be bool, where true is \"attend\""));
 }
 
 TEST(a_failed_allocation_is_a_status_in_every_order) {

@@ -2,6 +2,7 @@
  * ignored, bodies against kernels, and extreme values.
  */
 #include <math.h>
+#include <string.h>
 
 #include "capture.h"
 #include "compare.h"
@@ -231,6 +232,68 @@ TEST(bodies_agree_with_kernels) {
                 check_body("index_cross_entropy", in, options[o], 1e-12);
                 check_body("index_cross_entropy", in, smooth, 1e-12);
             }
+}
+
+/* --- the axis of the classes ------------------------------------------------------------------ */
+
+/* The loss of x with its classes moved from `axis` to axis 1, where they are by default. */
+static void check_axis(gd_shape shape, int axis, gd_shape targets, double smoothing, bool numbers) {
+    static const gd_word reductions[] = {GD_NONE, GD_MEAN, GD_SUM};
+    GD_SCOPE;
+    const int classes = (int)shape.at[axis];
+    gd_tensor *x = gd_randn(shape), *first = gd_clone(gd_movedim(x, gd_dims(axis), gd_dims(1)));
+    gd_tensor *target =
+        numbers ? gd_randint(targets, 0, classes) : gd_softmax(gd_randn(shape), .axis = axis);
+    gd_tensor *moved = numbers ? target : gd_movedim(target, gd_dims(axis), gd_dims(1));
+    gd_tensor *weight = gd_add(gd_rand(gd_dims(classes)), gd_scalar(0.5));
+    gd_requires_grad(x), gd_requires_grad(first);
+    for (int weighted = 0; weighted < 2; weighted++)
+        for (int k = 0; k < 3; k++) {
+            const int given = weighted ? axis - shape.rank : axis; /* negative: from the end */
+            gd_cross_entropy_options o = gd_cross_entropy_defaults();
+            o.label_smoothing = smoothing;
+            o.reduction = reductions[k];
+            o.weight = weighted ? weight : NULL;
+            gd_tensor *expected = gd_cross_entropy_at(NULL, first, moved, &o);
+            o.axis = given;
+            gd_tensor *y = gd_cross_entropy_at(NULL, x, target, &o);
+            CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(y, expected)))) < 1e-6 && !gd_failed(),
+                         "axis=%d: %s", given, gd_error_message());
+            gd_zero_grad(x), gd_zero_grad(first);
+            gd_backward(gd_sum(y));
+            gd_backward(gd_sum(expected));
+            gd_tensor *gx = gd_movedim(gd_tensor_grad(x), gd_dims(axis), gd_dims(1));
+            CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(gx, gd_tensor_grad(first))))) < 1e-6,
+                         "axis=%d", given);
+        }
+}
+
+TEST(classes_on_another_axis_give_the_loss_of_axis_1) {
+    gd_seed(2);
+    for (int numbers = 0; numbers < 2; numbers++)
+        for (double smoothing = 0; smoothing < 0.3; smoothing += 0.2) {
+            check_axis(gd_dims(3, 4, 5), 2, gd_dims(3, 4), smoothing, numbers);
+            check_axis(gd_dims(3, 4, 4), 2, gd_dims(3, 4), smoothing, numbers);
+            check_axis(gd_dims(2, 3, 4, 5), 3, gd_dims(2, 3, 4), smoothing, numbers);
+            check_axis(gd_dims(2, 3, 4, 5), 2, gd_dims(2, 3, 5), smoothing, numbers);
+            check_axis(gd_dims(6, 5), 1, gd_dims(6), smoothing, numbers);
+        }
+}
+
+TEST(a_wrong_axis_says_which_one_fits) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(2, 4, 3)), *target = gd_randint(gd_dims(2, 4), 0, 3);
+    CHECK(gd_tensor_is_error(gd_cross_entropy(x, target)));
+    CHECK_SAYING(strstr(gd_error_message(),
+                        "without its dimension 1, the classes; with axis=-1 they would fit"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_tensor_is_error(gd_cross_entropy(x, target, .axis = 0)));
+    CHECK_SAYING(strstr(gd_error_message(), "axis is 0, the axis of the samples"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    CHECK(gd_tensor_is_error(gd_cross_entropy(x, target, .axis = 3)));
+    gd_clear_error();
 }
 
 TEST(failed_allocations_return_a_status) {

@@ -296,6 +296,36 @@ CLEAN_TEST(a_new_run_moves_the_checkpoints_of_the_previous_run_aside) {
     end_log_capture();
 }
 
+/* Resumes from the folder, and saves in another one. */
+static gd_history *fit_elsewhere(const char *other) {
+    GD_SCOPE;
+    gd_tensor *x = gd_ones(gd_dims(16, 3)), *y = gd_ones(gd_dims(16, 1));
+    return gd_keep(gd_fit(make_net(), gd_list(x, y), .epochs = 3, .batch = 4, .resume = folder,
+                          .progress = GD_PROGRESS_NONE,
+                          .callbacks = gd_callbacks(gd_checkpoint(other, .keep = 1))));
+}
+
+CLEAN_TEST(a_resume_from_another_folder_removes_no_checkpoint_of_another_run) {
+    GD_SCOPE;
+    begin_test();
+    CHECK(fit_net(make_net(), (run){.epochs = 2, .checkpoint = gd_checkpoint(folder)}));
+    const char *other = temp_new_folder("other"); /* has a checkpoint of the same step, 8 */
+    CHECK(fit_net(make_net(), (run){.epochs = 4, .checkpoint = gd_checkpoint(other)}));
+    CHECK(fit_elsewhere(other));
+    CHECK_SAYING(strstr(captured.text, "resumed from step 8: ") &&
+                     strstr(captured.text, "moved 3 checkpoints of an earlier run to its folder "
+                                           "'previous'"),
+                 "%s", captured.text);
+    CHECK(folder_count(temp_path("other/previous")) == 3 && folder_count(other) == 2);
+    CHECK(file_exists(temp_path("other/previous/step-00000016.safetensors")) &&
+          file_exists(temp_path("other/step-00000012.safetensors")));
+    CHECK(fit_elsewhere(other)); /* and the files of both runs stay */
+    CHECK(folder_count(temp_path("other/previous")) == 3 &&
+          folder_count(temp_path("other/previous-2")) == 1 && folder_count(other) == 3);
+    CHECK(folder_count(folder) == 2);
+    end_log_capture();
+}
+
 CLEAN_TEST(a_damaged_checkpoint_is_skipped_and_replaced) {
     GD_SCOPE;
     begin_test();

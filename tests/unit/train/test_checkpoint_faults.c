@@ -37,8 +37,21 @@ static bool call_fails(char call) {
     return true;
 }
 
+/* The disk is full if the folder has more files than this, with the one being written; -1: off. */
+static int disk_holds = -1;
+static const char *folder;
+static int fewest; /* files in the folder during writes, with the one being written */
+
+static bool is_full(void) {
+    if (disk_holds < 0) return false;
+    const int files = folder_count(folder);
+    if (files < fewest) fewest = files;
+    errno = ENOSPC;
+    return files > disk_holds;
+}
+
 ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset) {
-    return call_fails('w') ? -1 : syscall(SYS_pwrite64, fd, data, bytes, offset);
+    return is_full() || call_fails('w') ? -1 : syscall(SYS_pwrite64, fd, data, bytes, offset);
 }
 int fsync(int fd) { return call_fails('f') ? -1 : (int)syscall(SYS_fsync, fd); }
 int rename(const char *from, const char *to) {
@@ -60,8 +73,6 @@ int unlink(const char *path) {
 }
 
 /* --- a run ------------------------------------------------------------------------------------ */
-
-static const char *folder;
 
 static int count_good_files(void) {
     int64_t *steps;
@@ -191,6 +202,48 @@ CLEAN_TEST(a_best_value_whose_checkpoint_failed_does_not_count) {
     const char *best = s ? gd_state_value(s, "callback.checkpoint.best") : NULL;
     CHECK_SAYING(best && strtod(best, NULL) == lr[2], "%s", best ? best : gd_error_message());
     end_log_capture();
+}
+
+/* Leaves four checkpoints; then a run that keeps two is resumed on a disk for `holds` files. */
+static gd_history *resume_on_full_disk(int holds) {
+    gd_history *h = NULL;
+    folder = temp_new_folder("checkpoints");
+    disk_holds = -1;
+    capture_log(GD_LOG_WARNING);
+    for (int epochs = 4; epochs <= 6; epochs += 2) {
+        gd_seed(1);
+        gd_module *net = gd_nn_linear(3, 1);
+        gd_compile(net, .optimizer = "adam lr=0.01", .loss = "mse");
+        gd_tensor *x = gd_ones(gd_dims(16, 3)), *y = gd_ones(gd_dims(16, 1));
+        h = gd_fit(net, gd_list(x, y), .epochs = epochs, .batch = 4, .resume = folder,
+                   .progress = GD_PROGRESS_NONE,
+                   .callbacks = gd_callbacks(gd_checkpoint(folder, .keep = epochs == 4 ? 0 : 2)));
+        if (epochs == 6) break;
+        CHECK(folder_count(folder) == 4);
+        disk_holds = holds;
+        fewest = 100;
+    }
+    disk_holds = -1;
+    end_log_capture();
+    return h;
+}
+
+CLEAN_TEST(older_checkpoints_beyond_keep_make_room_on_a_full_disk) {
+    GD_SCOPE;
+    CHECK_SAYING(resume_on_full_disk(3), "%s", gd_error_message());
+    CHECK_SAYING(captured.warnings == 0, "%s", captured.text);
+    CHECK_SAYING(fewest == 3, "%d", fewest); /* two good ones at any time, and the next */
+    CHECK(count_good_files() == 2 && folder_count(folder) == 2);
+    CHECK(file_exists(temp_path("checkpoints/step-00000024.safetensors")));
+}
+
+CLEAN_TEST(a_full_disk_never_leaves_fewer_checkpoints_than_are_kept) {
+    GD_SCOPE;
+    CHECK_SAYING(resume_on_full_disk(2), "%s", gd_error_message());
+    CHECK_SAYING(captured.warnings > 0, "%d", captured.warnings);
+    CHECK_SAYING(fewest == 3, "%d", fewest);
+    CHECK(count_good_files() == 2 && folder_count(folder) == 2);
+    CHECK(file_exists(temp_path("checkpoints/step-00000016.safetensors")));
 }
 
 /* --- messages --------------------------------------------------------------------------------- */

@@ -174,14 +174,16 @@ CLEAN_TEST(a_failed_allocation_is_a_status_and_skips_no_checkpoint) {
 
 /* --- which ones are kept ---------------------------------------------------------------------- */
 
-TEST(the_newest_checkpoints_are_kept_and_those_of_later_steps_removed) {
+TEST(the_newest_checkpoints_up_to_a_step_are_kept) {
     begin_test();
     for (int64_t s = 1; s <= 7; s++) save_step(s);
     save_file("best.safetensors", 1);
     save_file("step-00000001.safetensors.old", 1);
     gd_checkpoint_prune(folder, 6, 0);
-    CHECK(folder_count(folder) == 8 && !is_there("step-00000007.safetensors"));
+    CHECK(folder_count(folder) == 9);
     gd_checkpoint_prune(folder, 6, 3);
+    CHECK(folder_count(folder) == 6 && is_there("step-00000007.safetensors"));
+    gd_checkpoint_remove_later(folder, 5, 6);
     CHECK(folder_count(folder) == 5 && is_there("step-00000006.safetensors") &&
           is_there("step-00000005.safetensors") && is_there("step-00000004.safetensors"));
     gd_checkpoint_prune(folder, 6, 1);
@@ -208,12 +210,14 @@ TEST(files_of_killed_writers_are_removed_and_those_of_live_ones_kept) {
 
 TEST(checkpoints_of_an_earlier_run_are_set_aside_once) {
     int moved;
+    char name[32];
     begin_test();
     for (int round = 1; round <= 2; round++) {
         for (int s = 1; s <= round + 1; s++) save_step(10 * round + s);
         if (round == 1) save_file("best.safetensors", 1);
-        CHECK_SAYING(gd_checkpoint_set_aside(folder, &moved) == GD_OK, "%s", gd_latest_failure());
-        CHECK(moved == round + 1 && folder_count(folder) == 1);
+        CHECK_SAYING(gd_checkpoint_set_aside(folder, true, &moved, name) == GD_OK, "%s",
+                     gd_latest_failure());
+        CHECK(moved == round + 1 && folder_count(folder) == 1 && strcmp(name, "previous") == 0);
         CHECK_SAYING(folder_count(in_folder("previous")) == 3, "%d",
                      folder_count(in_folder("previous")));
     }

@@ -318,6 +318,35 @@ CLEAN_TEST(a_validation_split_holds_out_samples) {
           says("gd_dataset_random_split"));
 }
 
+CLEAN_TEST(validation_is_a_loader_or_a_dataset) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_dataset *data = gd_dataset_tensors(x, y);
+    double loss[3];
+    for (int i = 0; i < 3; i++) {
+        gd_seed(3);
+        gd_module *net = make_net();
+        gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
+        gd_loader *loader = gd_loader_new(data);
+        gd_history *h = i == 0   ? gd_fit(net, data, .validation = data, QUIET)
+                        : i == 1 ? gd_fit(net, data, .validation = loader, QUIET)
+                                 : gd_fit(net, data, .validation_tensors = gd_list(x, y), QUIET);
+        CHECK_SAYING(h, "%s", gd_error_message());
+        loss[i] = gd_history_last(h, "val_loss");
+    }
+    CHECK(isfinite(loss[0]) && loss[0] == loss[1] && loss[1] == loss[2]);
+    gd_module *net = make_net();
+    gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy");
+    CHECK(!gd_fit(net, data, .validation = net, QUIET) && says(".validation is a module"));
+    gd_clear_error();
+    CHECK(!gd_fit(net, data, .validation = x, QUIET) && says(".validation is a tensor") &&
+          says(".validation_tensors"));
+    gd_clear_error();
+    CHECK(!gd_fit(net, data, .validation = data, .validation_split = 0.5, QUIET) &&
+          says("2 sources of validation"));
+}
+
 CLEAN_TEST(predictions_equal_the_outputs_of_the_net) {
     GD_SCOPE;
     gd_tensor *x, *y;
@@ -408,6 +437,34 @@ CLEAN_TEST(a_failure_names_the_layer_and_restores_modes) {
     gd_tensor *wrong = gd_full(gd_dims(SAMPLES), 7, .dtype = GD_I64);
     CHECK(!gd_fit(net, gd_list(x, wrong), QUIET));
     CHECK_SAYING(says("7"), "%s", gd_error_message());
+}
+
+/* --- text models ------------------------------------------------------------------------------ */
+
+static gd_tensor *position_loss(gd_tensors outputs, gd_tensors targets, void *user) {
+    (void)user;
+    return gd_cross_entropy(gd_flatten(outputs.at[0], .start_axis = 0, .end_axis = 1),
+                            gd_flatten(targets.at[0]));
+}
+
+CLEAN_TEST(a_text_model_trains_with_a_loss_by_name) {
+    GD_SCOPE;
+    enum { TOKENS = 7, LENGTH = 5 };
+    gd_tensor *text =
+        gd_remainder(gd_arange(0, 40 * LENGTH, .dtype = GD_I64), gd_scalar_int(TOKENS));
+    gd_tensor *tokens = gd_reshape(text, gd_dims(40, LENGTH));
+    gd_module *net = gd_nn_sequential(gd_nn_embedding(TOKENS, 8), gd_nn_linear(8, TOKENS));
+    gd_module *other = gd_module_clone(net);
+    gd_compile(net, .loss = "cross_entropy axis=-1",
+               .metrics = "accuracy axis=-1, perplexity axis=-1");
+    gd_compile(other, .loss_function = position_loss);
+    gd_history *h = gd_fit(net, gd_list(tokens, tokens), .epochs = 3, QUIET);
+    gd_fit(other, gd_list(tokens, tokens), .epochs = 3, QUIET);
+    CHECK_SAYING(h && largest_difference(net, other) == 0, "%s", gd_error_message());
+    CHECK(gd_fit(net, gd_list(tokens, tokens), .class_weights = gd_ones(gd_dims(TOKENS)), QUIET));
+    CHECK(!gd_fit(net, gd_list(tokens, tokens), .class_weights = gd_ones(gd_dims(LENGTH)), QUIET));
+    CHECK_SAYING(says("class_weights has 5 weights, but the loss cross_entropy has 7 classes"),
+                 "%s", gd_error_message());
 }
 
 /* --- schedules over the entire run ------------------------------------------------------------ */

@@ -235,6 +235,13 @@ TEST(invalid_queries_of_the_op_table_fail) {
     gd_op_kernels(gd_op_find("conv2d"), "cpu", text, 2);
     CHECK(strlen(text) <= 1);
     CHECK(gd_op_kernels(gd_op_find("conv2d"), "cpu", NULL, 0) == NULL);
+    CHECK(!gd_op_kernel_at(NULL, "cpu", 0) && !gd_op_kernel_at(gd_op_find("conv2d"), NULL, 0));
+    CHECK(!gd_op_kernel_at(gd_op_find("conv2d"), "cpu", -1));
+    CHECK(!gd_op_kernel_at(gd_op_find("conv2d"), "abacus", 0));
+    CHECK(strcmp(gd_kernel_words(NULL, text, sizeof text), "") == 0);
+    gd_kernel_words(gd_op_kernel_at(gd_op_find("conv2d"), "cpu", 0), text, 2);
+    CHECK(strlen(text) <= 1);
+    CHECK(gd_kernel_words(NULL, NULL, 0) == NULL);
 }
 
 TEST(running_into_outputs_of_the_wrong_shape_or_dtype_fails) {

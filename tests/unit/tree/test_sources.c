@@ -132,10 +132,13 @@ static void add_name(name_list *n, const char *name, size_t length) {
     if (!has_name(n, text) && n->count < VARIABLES) strcpy(n->at[n->count++], text);
 }
 
+/* The functions whose calls are collected. */
+static const char *readers[2];
+
 static void collect_read_variables(const char *path, const char *text, void *user) {
     int line = 1;
     for (token t; (t = next_token(&text, &line)).kind != END;) {
-        if (t.kind != NAME || (!token_is(t, "getenv") && !token_is(t, "secure_getenv"))) continue;
+        if (t.kind != NAME || (!token_is(t, readers[0]) && !token_is(t, readers[1]))) continue;
         next_token(&text, &line);
         token name = next_token(&text, &line);
         CHECK_SAYING(name.kind == STRING,
@@ -152,6 +155,7 @@ static void collect_documented_variables(const char *text, name_list *n) {
 
 TEST(documented_environment_variables_are_exactly_those_that_are_read) {
     static name_list read, documented;
+    readers[0] = "getenv", readers[1] = "secure_getenv";
     each_source(GRADUS_SOURCE "/src", collect_read_variables, &read);
     char *page = read_file(GRADUS_SOURCE "/docs/guide/environment.md");
     CHECK(page);
@@ -164,6 +168,41 @@ TEST(documented_environment_variables_are_exactly_those_that_are_read) {
     for (int i = 0; i < documented.count; i++)
         CHECK_SAYING(has_name(&read, documented.at[i]),
                      "%s is in docs/guide/environment.md and never read", documented.at[i]);
+}
+
+/* The page has one paragraph with the names of harmless variables. */
+static void collect_harmless_variables(const char *page, name_list *n) {
+    const char *at = strstr(page, "In a program with elevated privileges"),
+               *end = at ? strstr(at, "\n\n") : NULL;
+    while (end && (at = strchr(at, '`')) && at < end) {
+        const size_t length = strcspn(at + 1, "`");
+        add_name(n, at + 1, length);
+        at += length + 2;
+    }
+}
+
+TEST(a_privileged_program_reads_exactly_the_variables_that_the_page_calls_harmless) {
+    static name_list plain, secure, harmless;
+    readers[0] = readers[1] = "getenv";
+    each_source(GRADUS_SOURCE "/src", collect_read_variables, &plain);
+    readers[0] = readers[1] = "secure_getenv";
+    each_source(GRADUS_SOURCE "/src", collect_read_variables, &secure);
+    char *page = read_file(GRADUS_SOURCE "/docs/guide/environment.md");
+    CHECK(page);
+    if (page) collect_harmless_variables(page, &harmless);
+    free(page);
+    CHECK(plain.count > 5 && secure.count > 5);
+    for (int i = 0; i < plain.count; i++) {
+        CHECK_SAYING(has_name(&harmless, plain.at[i]),
+                     "%s is read with getenv, and docs/guide/environment.md does not call it "
+                     "harmless; secure_getenv ignores it in set-user-ID programs",
+                     plain.at[i]);
+        CHECK_SAYING(!has_name(&secure, plain.at[i]), "%s is read with both functions",
+                     plain.at[i]);
+    }
+    for (int i = 0; i < harmless.count; i++)
+        CHECK_SAYING(has_name(&plain, harmless.at[i]), "%s is read with secure_getenv",
+                     harmless.at[i]);
 }
 
 TEST_MAIN

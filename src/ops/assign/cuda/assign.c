@@ -20,8 +20,10 @@ static gd_status run_group(gd_kernel_call *call) {
 }
 
 /*kernel assign.copy  checked  run run_OP
+ * A copy with broadcasting and conversion.
  */
 /*kernel group.fill  checked  run run_OP
+ * Writes the result; its inputs are computed before.
  */
 
 #include "ops/assign/cuda/assign.gen.h"

@@ -164,12 +164,9 @@ static size_t attention_scratch(const gd_kernel_call *k) {
     return gd_gemm_max_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, GD_F32);
 }
 
-/*kernel attention_forward.blocks  rank 10  wide  scratch attention_scratch
- * f32, and f16 and bf16 as f32.
+/*kernel attention_forward.blocks  rank 10  wide  dtypes f16 bf16 f32  scratch attention_scratch
+ * Blocks of rows of q, with a running maximum and sum instead of the matrix of weights.
  */
-static bool attention_forward_blocks_match(const gd_kernel_call *k) {
-    return k->in[0].dtype != GD_F64;
-}
 static gd_status attention_forward_blocks_run(gd_kernel_call *k) {
     const gd_attention_forward_options *o = k->attrs;
     attention_job j;
@@ -292,13 +289,12 @@ static void backward_task(void *arg, int64_t task) {
         }
 }
 
-/*kernel attention_grad.blocks  rank 10  wide  scratch attention_scratch
- * f32 without broadcasting: each matrix of k and v belongs to one task.
+/*kernel attention_grad.blocks  rank 10  wide  dtypes f16 bf16 f32  scratch attention_scratch
+ * Without broadcasting: each matrix of k and v belongs to one task.
  */
 static bool attention_grad_blocks_match(const gd_kernel_call *k) {
     const gd_view *q = &k->in[0], *key = &k->in[1], *v = &k->in[2], *gy = &k->in[5];
-    if (q->dtype == GD_F64 || q->rank != gy->rank || key->rank != q->rank || v->rank != q->rank)
-        return false;
+    if (q->rank != gy->rank || key->rank != q->rank || v->rank != q->rank) return false;
     for (int d = 0; d < q->rank - 2; d++) {
         bool heads = d == q->rank - 3;
         if (q->dims[d] != gy->dims[d] || key->dims[d] != v->dims[d] ||
@@ -329,11 +325,11 @@ static gd_status run_grad(gd_kernel_call *k, bool recompute_inner) {
 }
 static gd_status attention_grad_blocks_run(gd_kernel_call *k) { return run_grad(k, false); }
 
-/*kernel attention_grad.half  rank 20  wide  scratch attention_scratch
- * f16 and bf16: as f32, but without the saved y, which was rounded.
+/*kernel attention_grad.half  rank 20  wide  dtypes f16 bf16  scratch attention_scratch
+ * The same for f16 and bf16, without the saved y, which was rounded.
  */
 static bool attention_grad_half_match(const gd_kernel_call *k) {
-    return k->in[0].dtype != GD_F32 && attention_grad_blocks_match(k);
+    return attention_grad_blocks_match(k);
 }
 static gd_status attention_grad_half_run(gd_kernel_call *k) { return run_grad(k, true); }
 

@@ -70,10 +70,8 @@ static attention_kernels in_f16[] = TENSOR_CORE_SIZES(f16), in_bf16[] = TENSOR_C
                          general_bf16[] = GENERAL_TENSOR_CORE_SIZES(bf16);
 enum { HEAD_SIZES = sizeof in_f32 / sizeof *in_f32 };
 
-static gd_cuda_kernel inner_f32 = GD_CUDA_KERNEL("attention/attention", "gd_attention_inner_f32"),
-                      inner_f64 = GD_CUDA_KERNEL("attention/attention", "gd_attention_inner_f64"),
-                      inner_f16 = GD_CUDA_KERNEL("attention/attention", "gd_attention_inner_f16"),
-                      inner_bf16 = GD_CUDA_KERNEL("attention/attention", "gd_attention_inner_bf16");
+static gd_cuda_kernel inner_kernels[] =
+    GD_CUDA_FLOAT_KERNELS("attention/attention", "gd_attention_inner", "", 0);
 
 /* The kernels of a call; NULL: its heads are too large. Input `mask_at` is the mask, the next
  * one the key of dropout. */
@@ -91,13 +89,6 @@ static attention_kernels *kernels_for(const gd_kernel_call *call, int mask_at) {
     for (int i = 0; i < HEAD_SIZES; i++)
         if (head <= sizes[i].head) return &sizes[i];
     return NULL;
-}
-
-static gd_cuda_kernel *inner_kernel(gd_dtype dtype) {
-    return dtype == GD_F64   ? &inner_f64
-           : dtype == GD_F32 ? &inner_f32
-           : dtype == GD_F16 ? &inner_f16
-                             : &inner_bf16;
 }
 
 /* Whether a block may have the kernel's shared memory. */
@@ -195,7 +186,7 @@ bool gd_cuda_match_attention(const gd_kernel_call *call) {
            count_matrices(&call->out[0]) <= INT32_MAX;
 }
 
-gd_status gd_cuda_run_attention(gd_kernel_call *call) {
+static gd_status run_forward(gd_kernel_call *call) {
     const gd_attention_forward_options *o = call->attrs;
     const gd_view *y = &call->out[0], *lse = &call->out[1];
     attention_kernels *kernels = kernels_for(call, 3);
@@ -229,12 +220,12 @@ bool gd_cuda_match_attention_grad(const gd_kernel_call *call) {
     return true;
 }
 
-size_t gd_cuda_attention_grad_workspace(const gd_kernel_call *call) {
+static size_t grad_workspace(const gd_kernel_call *call) {
     const gd_view *lse = &call->in[4]; /* one inner product for each element */
     return (size_t)gd_cuda_count(lse) * gd_cuda_element_size(lse->dtype);
 }
 
-gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
+static gd_status run_grad(gd_kernel_call *call) {
     const gd_attention_grad_options *o = call->attrs;
     const gd_view *y = &call->in[3], *gy = &call->in[5];
     attention_kernels *kernels = kernels_for(call, 6);
@@ -248,8 +239,9 @@ gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
     p.gk = heads_of(&call->out[1], 2, p.batch_rank);
     p.gv = heads_of(&call->out[2], 2, p.batch_rank);
     p.inner = call->workspace;
-    gd_status status = queue_tiles(call, inner_kernel(y->dtype), GD_CUDA_ATTENTION_THREADS,
-                                   p.matrices, p.rows, GD_CUDA_ATTENTION_INNER_ROWS, &p);
+    gd_status status =
+        queue_tiles(call, &inner_kernels[gd_cuda_float_number(y->dtype)], GD_CUDA_ATTENTION_THREADS,
+                    p.matrices, p.rows, GD_CUDA_ATTENTION_INNER_ROWS, &p);
     if (status == GD_OK && (p.gk.data || p.gv.data))
         status = queue_tiles(call, &kernels->keys, kernels->threads, p.matrices / p.groups,
                              p.columns, kernels->keys_rows, &p);
@@ -262,9 +254,13 @@ gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
     return status;
 }
 
-/*kernel attention_forward.tiles  rank 10  checked  strided  run gd_cuda_run_attention  match gd_cuda_match_attention
+/*kernel attention_forward.tiles  rank 10  checked  strided  run run_forward
+ *        match gd_cuda_match_attention
+ * Tiles of q, k and v without the matrix of weights in memory; f16 and bf16 on tensor cores.
  */
-/*kernel attention_grad.tiles  rank 10  checked  strided  run gd_cuda_run_attention_grad  match gd_cuda_match_attention_grad  workspace gd_cuda_attention_grad_workspace
+/*kernel attention_grad.tiles  rank 10  checked  strided  run run_grad
+ *        match gd_cuda_match_attention_grad  workspace grad_workspace
+ * The gradients in tiles, with weights that are computed again.
  */
 
 #include "ops/attention/cuda/attention.gen.h"

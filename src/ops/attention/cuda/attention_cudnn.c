@@ -1,5 +1,5 @@
 /* attention_cudnn.c - attention in f16 and bf16 by cuDNN, which fuses a graph of this form into one
- * kernel. Problems without an engine run with the kernels of attention.c. */
+ * kernel. Problems without an engine are declined. */
 #include <float.h>
 #include <math.h>
 
@@ -264,13 +264,15 @@ static void describe_backward(builder *b, const gd_kernel_call *call) {
 /* --- kernels ---------------------------------------------------------------------------------- */
 
 typedef struct attention_plan {
-    gd_dnn_plan *plan; /* NULL: the kernels of attention.c run */
+    gd_dnn_plan *plan;
     float scale;
     size_t row_floats_offset; /* of a number for each row, in the workspace */
 } attention_plan;
 
+static bool is_aligned(const gd_view *v) { return gd_cuda_is_aligned(v->data); }
+
 static gd_status prepare_plan(const gd_kernel_call *call, const problem *p, bool backward,
-                              size_t own_workspace, void **prepared, size_t *workspace) {
+                              void **prepared, size_t *workspace) {
     /* gradients of all weights, for deterministic sums */
     const gd_dnn_choice choice = {.workspace_bytes = backward ? 1 << 29 : 1 << 25};
     attention_plan *a = gd_cuda_host->allocate(sizeof *a);
@@ -287,16 +289,13 @@ static gd_status prepare_plan(const gd_kernel_call *call, const problem *p, bool
         status = gd_dnn_make_plan(call->device, &b->graph, &choice, &a->plan);
     }
     if (b) gd_cuda_host->release(b);
+    if (status == GD_OK && !a->plan) status = GD_E_UNSUPPORTED;
     if (status != GD_OK) {
         if (a) gd_cuda_host->release(a);
         return status;
     }
-    size_t bytes = 0;
-    if (a->plan) {
-        a->row_floats_offset = (a->plan->workspace_bytes + 255) & ~(size_t)255;
-        bytes = a->row_floats_offset + sizeof(float) * (size_t)(p->batch * p->heads * p->rows);
-    }
-    *workspace = bytes > own_workspace ? bytes : own_workspace;
+    a->row_floats_offset = (a->plan->workspace_bytes + 255) & ~(size_t)255;
+    *workspace = a->row_floats_offset + sizeof(float) * (size_t)(p->batch * p->heads * p->rows);
     *prepared = a;
     return GD_OK;
 }
@@ -308,7 +307,9 @@ static void release_plan(gd_device *d, void *prepared) {
     gd_cuda_host->release(a);
 }
 
-static bool is_aligned(const gd_view *v) { return gd_cuda_is_aligned(v->data); }
+static void describe_plan(const gd_kernel_call *call, char *text, size_t size) {
+    gd_dnn_describe_plan(((const attention_plan *)call->prepared)->plan, text, size);
+}
 
 static bool match_forward(const gd_kernel_call *call) {
     const gd_attention_forward_options *o = call->attrs;
@@ -321,16 +322,16 @@ static bool match_forward(const gd_kernel_call *call) {
 static gd_status prepare_forward(const gd_kernel_call *call, void **prepared, size_t *workspace) {
     const gd_attention_forward_options *o = call->attrs;
     problem p;
+    if (!is_aligned(&call->in[0]) || !is_aligned(&call->in[1]) || !is_aligned(&call->in[2]) ||
+        !is_aligned(&call->out[0]))
+        return GD_E_UNSUPPORTED;
     describe_problem(call, 3, o->causal, o->scale, &p);
-    return prepare_plan(call, &p, false, 0, prepared, workspace);
+    return prepare_plan(call, &p, false, prepared, workspace);
 }
 
 static gd_status run_forward(gd_kernel_call *call) {
     const attention_plan *a = call->prepared;
     const gd_view *in = call->in, *out = call->out;
-    if (!a->plan || !is_aligned(&in[0]) || !is_aligned(&in[1]) || !is_aligned(&in[2]) ||
-        !is_aligned(&out[0]))
-        return gd_cuda_run_attention(call);
     void *lse = out[1].data ? out[1].data : (char *)call->workspace + a->row_floats_offset;
     const int64_t ids[] = {ID_Q, ID_K, ID_V, ID_Y, ID_LSE, ID_SCALE, ID_MASKED};
     void *const pointers[] = {in[0].data,
@@ -360,18 +361,17 @@ static bool match_grad(const gd_kernel_call *call) {
 static gd_status prepare_grad(const gd_kernel_call *call, void **prepared, size_t *workspace) {
     const gd_attention_grad_options *o = call->attrs;
     problem p;
+    for (int i = 0; i < 6; i++)
+        if (!is_aligned(&call->in[i])) return GD_E_UNSUPPORTED;
+    for (int i = 0; i < 3; i++) /* the graph computes all three gradients */
+        if (!call->out[i].data || !is_aligned(&call->out[i])) return GD_E_UNSUPPORTED;
     describe_problem(call, 6, o->causal, o->scale, &p);
-    return prepare_plan(call, &p, true, gd_cuda_attention_grad_workspace(call), prepared,
-                        workspace);
+    return prepare_plan(call, &p, true, prepared, workspace);
 }
 
 static gd_status run_grad(gd_kernel_call *call) {
     const attention_plan *a = call->prepared;
     const gd_view *in = call->in, *out = call->out;
-    bool fits = a->plan != NULL;
-    for (int i = 0; i < 6; i++) fits = fits && is_aligned(&in[i]);
-    for (int i = 0; i < 3; i++) fits = fits && out[i].data && is_aligned(&out[i]);
-    if (!fits) return gd_cuda_run_attention_grad(call);
     const int64_t ids[] = {ID_Q,  ID_K,  ID_V,     ID_Y,     ID_LSE, ID_GY,    ID_GQ,
                            ID_GK, ID_GV, ID_INNER, ID_SCALE, ID_ONE, ID_MASKED};
     void *const pointers[] = {in[0].data,
@@ -392,9 +392,13 @@ static gd_status run_grad(gd_kernel_call *call) {
                            call->workspace);
 }
 
-/*kernel attention_forward.cudnn  rank 20  strided  run run_forward  match match_forward  prepare prepare_forward  release release_plan
+/*kernel attention_forward.cudnn  rank 20  strided  run run_forward  match match_forward
+ *        prepare prepare_forward  release release_plan  describe describe_plan
+ * cuDNN's fused attention, without mask and dropout, where sequences are multiples of 128.
  */
-/*kernel attention_grad.cudnn  rank 20  strided  run run_grad  match match_grad  prepare prepare_grad  release release_plan
+/*kernel attention_grad.cudnn  rank 20  strided  run run_grad  match match_grad
+ *        prepare prepare_grad  release release_plan  describe describe_plan
+ * cuDNN's gradients of attention, if all three are needed.
  */
 
 #include "ops/attention/cuda/attention_cudnn.gen.h"

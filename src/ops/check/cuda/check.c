@@ -36,6 +36,7 @@ static gd_status run_check_range(gd_kernel_call *call) {
 }
 
 /*kernel check_range.elements  checked  run run_OP
+ * Reports the first element out of range in the error word.
  */
 
 #include "ops/check/cuda/check.gen.h"

@@ -33,8 +33,6 @@ static gd_conv_call conv_relu_call_of(const gd_kernel_call *k) {
     return call;
 }
 
-static bool has_float_output(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[0].dtype); }
-
 /* --- implicit GEMM ---------------------------------------------------------------------------- */
 
 /* The GEMM's scratch memory for blocks of any size. */
@@ -42,15 +40,13 @@ static size_t gemm_scratch(const gd_kernel_call *k) {
     return gd_gemm_max_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, k->in[0].dtype);
 }
 
-/*kernel conv1d.gemm  rank 10  wide  run gemm_output  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
+/*kernel conv{1,2,3}d.gemm, conv_forward.gemm  rank 10  wide  run gemm_output
+ *        dtypes f16 bf16 f32 f64  workspace gemm_output_bytes  scratch gemm_scratch
+ * A product of matrices whose second one is gathered block by block from the images.
  */
-/*kernel conv2d.gemm  rank 10  wide  run gemm_output  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
- */
-/*kernel conv3d.gemm  rank 10  wide  run gemm_output  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
- */
-/*kernel conv_relu.gemm  rank 10  wide  run gemm_relu  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
- */
-/*kernel conv_forward.gemm  rank 10  wide  run gemm_output  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
+/*kernel conv_relu.gemm  rank 10  wide  run gemm_relu  dtypes f16 bf16 f32 f64
+ *        workspace gemm_output_bytes  scratch gemm_scratch
+ * The same; the epilogue applies relu.
  */
 static size_t gemm_output_bytes(const gd_kernel_call *k) {
     const gd_conv_call call = conv_call_of(k, GD_CONV_TO_OUTPUT);
@@ -65,17 +61,14 @@ static gd_status gemm_relu(gd_kernel_call *k) {
     return gd_conv_gemm_output(&call);
 }
 
-/*kernel conv_transpose1d.gemm  rank 10  wide  run gemm_input  match gemm_input_matches  workspace gemm_input_bytes  scratch gemm_scratch
- */
-/*kernel conv_transpose2d.gemm  rank 10  wide  run gemm_input  match gemm_input_matches  workspace gemm_input_bytes  scratch gemm_scratch
- */
-/*kernel conv_transpose3d.gemm  rank 10  wide  run gemm_input  match gemm_input_matches  workspace gemm_input_bytes  scratch gemm_scratch
- */
-/*kernel conv_grad_input.gemm  rank 10  wide  run gemm_input  match gemm_input_matches  workspace gemm_input_bytes  scratch gemm_scratch
+/*kernel conv_transpose{1,2,3}d.gemm, conv_grad_input.gemm  rank 10  wide  run gemm_input
+ *        dtypes f16 bf16 f32 f64  match gemm_input_matches  workspace gemm_input_bytes
+ *        scratch gemm_scratch
+ * The gradient of x as convolutions by the flipped kernel, one for each phase of the stride.
  */
 static bool gemm_input_matches(const gd_kernel_call *k) {
     const gd_conv_call call = conv_call_of(k, GD_CONV_TO_INPUT);
-    return has_float_output(k) && gd_conv_gemm_input_matches(&call.c);
+    return gd_conv_gemm_input_matches(&call.c);
 }
 static size_t gemm_input_bytes(const gd_kernel_call *k) {
     const gd_conv_call call = conv_call_of(k, GD_CONV_TO_INPUT);
@@ -86,7 +79,9 @@ static gd_status gemm_input(gd_kernel_call *k) {
     return gd_conv_gemm_input(&call);
 }
 
-/*kernel conv_grad_weight.gemm  rank 10  wide  run gemm_weight  match has_float_output  workspace gemm_weight_bytes  scratch gemm_scratch
+/*kernel conv_grad_weight.gemm  rank 10  wide  run gemm_weight  dtypes f16 bf16 f32 f64
+ *        workspace gemm_weight_bytes  scratch gemm_scratch
+ * A product of matrices whose sums run over the positions of y.
  */
 static size_t gemm_weight_bytes(const gd_kernel_call *k) {
     const gd_conv_call call = conv_call_of(k, GD_CONV_TO_WEIGHT);
@@ -100,8 +95,6 @@ static gd_status gemm_weight(gd_kernel_call *k) {
 /* --- Winograd's algorithm --------------------------------------------------------------------- */
 
 static bool winograd_matches(const gd_kernel_call *k, gd_conv_direction direction) {
-    const gd_dtype dtype = k->out[0].dtype;
-    if (!gd_dtype_is_float(dtype) || dtype == GD_F64) return false;
     const gd_conv_call call = conv_call_of(k, direction);
     return gd_conv_winograd_matches(&call.c, direction);
 }
@@ -114,11 +107,13 @@ static gd_status run_winograd(const gd_kernel_call *k, gd_conv_direction directi
     return gd_conv_winograd(&call, direction);
 }
 
-/*kernel conv2d.winograd  rank 20  wide  run wino_output  match wino_output_matches  workspace wino_output_bytes  scratch gemm_scratch
+/*kernel conv2d.winograd, conv_forward.winograd  rank 20  wide  run wino_output  dtypes f16 bf16 f32
+ *        match wino_output_matches  workspace wino_output_bytes  scratch gemm_scratch
+ * 3x3 windows with stride 1 and many channels, by Winograd's transforms of tiles.
  */
-/*kernel conv_relu.winograd  rank 20  wide  run wino_relu  match wino_relu_matches  workspace wino_output_bytes  scratch gemm_scratch
- */
-/*kernel conv_forward.winograd  rank 20  wide  run wino_output  match wino_output_matches   workspace wino_output_bytes  scratch gemm_scratch
+/*kernel conv_relu.winograd  rank 20  wide  run wino_relu  dtypes f16 bf16 f32
+ *        match wino_relu_matches  workspace wino_output_bytes  scratch gemm_scratch
+ * The same; the last transform applies relu.
  */
 static bool wino_output_matches(const gd_kernel_call *k) {
     return winograd_matches(k, GD_CONV_TO_OUTPUT);
@@ -135,9 +130,10 @@ static gd_status wino_relu(gd_kernel_call *k) {
     return gd_conv_winograd(&call, GD_CONV_TO_OUTPUT);
 }
 
-/*kernel conv_transpose2d.winograd  rank 20  wide  run wino_input  match wino_input_matches   workspace wino_input_bytes  scratch gemm_scratch
- */
-/*kernel conv_grad_input.winograd  rank 20  wide  run wino_input  match wino_input_matches   workspace wino_input_bytes  scratch gemm_scratch
+/*kernel conv_transpose2d.winograd, conv_grad_input.winograd  rank 20  wide  run wino_input
+ *        dtypes f16 bf16 f32  match wino_input_matches  workspace wino_input_bytes
+ *        scratch gemm_scratch
+ * The gradient of x by Winograd's transforms.
  */
 static bool wino_input_matches(const gd_kernel_call *k) {
     return winograd_matches(k, GD_CONV_TO_INPUT);
@@ -147,7 +143,9 @@ static size_t wino_input_bytes(const gd_kernel_call *k) {
 }
 static gd_status wino_input(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_INPUT); }
 
-/*kernel conv_grad_weight.winograd  rank 20  wide  run wino_weight  match wino_weight_matches   workspace wino_weight_bytes  scratch gemm_scratch
+/*kernel conv_grad_weight.winograd  rank 20  wide  run wino_weight  dtypes f16 bf16 f32
+ *        match wino_weight_matches  workspace wino_weight_bytes  scratch gemm_scratch
+ * The gradient of the weight by Winograd's transforms.
  */
 static bool wino_weight_matches(const gd_kernel_call *k) {
     return winograd_matches(k, GD_CONV_TO_WEIGHT);
@@ -160,8 +158,6 @@ static gd_status wino_weight(gd_kernel_call *k) { return run_winograd(k, GD_CONV
 /* --- direct convolution ----------------------------------------------------------------------- */
 
 static bool direct_matches(const gd_kernel_call *k, gd_conv_direction direction) {
-    const gd_dtype dtype = k->out[0].dtype;
-    if (!gd_dtype_is_float(dtype) || dtype == GD_F64) return false;
     const gd_conv_call call = conv_call_of(k, direction);
     return gd_conv_direct_matches(&call.c, direction);
 }
@@ -174,13 +170,13 @@ static gd_status run_direct(const gd_kernel_call *k, gd_conv_direction direction
     return gd_conv_direct(&call, direction);
 }
 
-/*kernel conv1d.direct  rank 30  wide  run direct_output  match direct_output_matches  workspace direct_output_bytes
+/*kernel conv{1,2}d.direct, conv_forward.direct  rank 30  wide  run direct_output
+ *        dtypes f16 bf16 f32  match direct_output_matches  workspace direct_output_bytes
+ * Few channels in a group, as in depthwise convolutions: vectors of neighbouring outputs.
  */
-/*kernel conv2d.direct  rank 30  wide  run direct_output  match direct_output_matches  workspace direct_output_bytes
- */
-/*kernel conv_relu.direct  rank 30  wide  run direct_relu  match direct_relu_matches  workspace direct_output_bytes
- */
-/*kernel conv_forward.direct  rank 30  wide  run direct_output  match direct_output_matches   workspace direct_output_bytes
+/*kernel conv_relu.direct  rank 30  wide  run direct_relu  dtypes f16 bf16 f32
+ *        match direct_relu_matches  workspace direct_output_bytes
+ * The same, with relu.
  */
 static bool direct_output_matches(const gd_kernel_call *k) {
     return direct_matches(k, GD_CONV_TO_OUTPUT);
@@ -197,11 +193,9 @@ static gd_status direct_relu(gd_kernel_call *k) {
     return gd_conv_direct(&call, GD_CONV_TO_OUTPUT);
 }
 
-/*kernel conv_transpose1d.direct  rank 30  wide  run direct_input  match direct_input_matches   workspace direct_input_bytes
- */
-/*kernel conv_transpose2d.direct  rank 30  wide  run direct_input  match direct_input_matches   workspace direct_input_bytes
- */
-/*kernel conv_grad_input.direct  rank 30  wide  run direct_input  match direct_input_matches   workspace direct_input_bytes
+/*kernel conv_transpose{1,2}d.direct, conv_grad_input.direct  rank 30  wide  run direct_input
+ *        dtypes f16 bf16 f32  match direct_input_matches  workspace direct_input_bytes
+ * The gradient of x for few channels in a group.
  */
 static bool direct_input_matches(const gd_kernel_call *k) {
     return direct_matches(k, GD_CONV_TO_INPUT);
@@ -211,7 +205,9 @@ static size_t direct_input_bytes(const gd_kernel_call *k) {
 }
 static gd_status direct_input(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_INPUT); }
 
-/*kernel conv_grad_weight.direct  rank 30  wide  run direct_weight  match direct_weight_matches   workspace direct_weight_bytes
+/*kernel conv_grad_weight.direct  rank 30  wide  run direct_weight  dtypes f16 bf16 f32
+ *        match direct_weight_matches  workspace direct_weight_bytes
+ * The gradient of the weight for few channels in a group.
  */
 static bool direct_weight_matches(const gd_kernel_call *k) {
     return direct_matches(k, GD_CONV_TO_WEIGHT);

@@ -4,9 +4,9 @@
  * batch, axes, channels (channels last). An operand with other strides than its problem's order is
  * copied to the workspace, or from there. Bias and relu are part of cuDNN's graph if an engine
  * supports that, otherwise an own kernel adds them. A strided convolution of few channels runs on
- * blocks of pixels (space_to_depth.h). Problems without any engine run with the kernels of
- * conv.c.
+ * blocks of pixels (space_to_depth.h). Problems without any engine are declined.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/conv/cuda/conv.h"
@@ -204,7 +204,7 @@ static const int64_t MAX_WORKSPACE = INT64_C(1) << 30;
 
 /* A prepared convolution. Operands are x, w and y. */
 typedef struct convolution {
-    gd_dnn_plan *plan; /* NULL: the kernels of conv.c run */
+    gd_dnn_plan *plan;
     bool channels_last;
     bool has_epilogue; /* the plan adds bias and relu */
     bool has_blocks;   /* the plan is that of gd_cuda_blocks_of, whose x and w are copies */
@@ -251,6 +251,15 @@ static size_t place_copies(const gd_cuda_conv_problem *q, convolution *c) {
     return bytes;
 }
 
+/* Whether the operands that the plan gets as they are have the alignment that engines need. */
+static bool is_aligned(const gd_cuda_conv_problem *q, const convolution *c) {
+    const gd_cuda_conv_operand *operands[] = {&q->x, &q->w, &q->y};
+    bool aligned = !c->has_epilogue || !q->bias || gd_cuda_is_aligned(q->bias->data);
+    for (int i = 0; i < 3; i++)
+        aligned = aligned && (c->copied[i] || gd_cuda_is_aligned(operands[i]->data));
+    return aligned;
+}
+
 static gd_status prepare_convolution(const gd_kernel_call *call, void **prepared,
                                      size_t *workspace) {
     const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
@@ -264,14 +273,16 @@ static gd_status prepare_convolution(const gd_kernel_call *call, void **prepared
         c->has_blocks = false;
         status = make_convolution_plan(call, &q, c);
     }
+    if (status == GD_OK && !c->plan) status = GD_E_UNSUPPORTED;
+    if (status == GD_OK) {
+        *workspace = place_copies(c->has_blocks ? &blocks : &q, c);
+        if (!is_aligned(&q, c)) status = GD_E_UNSUPPORTED;
+    }
     if (status != GD_OK) {
+        gd_dnn_free_plan(c->plan);
         gd_cuda_host->release(c);
         return status;
     }
-    /* operands that are not aligned run with the other kernels, too */
-    const size_t own = gd_cuda_conv_workspace(call),
-                 bytes = c->plan ? place_copies(c->has_blocks ? &blocks : &q, c) : 0;
-    *workspace = bytes > own ? bytes : own;
     *prepared = c;
     return GD_OK;
 }
@@ -290,9 +301,11 @@ static void release_convolution(gd_device *d, void *prepared) {
  * problems spend most of their time in the engines' conversions of layouts. */
 static bool match_convolution(const gd_kernel_call *call) {
     const gd_dtype dtype = call->out[0].dtype;
-    if (dtype == GD_F64 || (dtype == GD_F32 && !gd_cuda_tf32(call))) return false;
-    if (!gd_cuda_has_dnn() || !gd_cuda_conv_is_common(call)) return false;
-    if (dtype == GD_F32 && gd_cuda_conv_products(call) < GD_CUDA_CONV_MANY_PRODUCTS) return false;
+    if (dtype == GD_F32 && !gd_cuda_tf32(call)) return false;
+    if (!gd_cuda_has_dnn()) return false;
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    if (dtype == GD_F32 && gd_cuda_conv_products(&q) < GD_CUDA_CONV_MANY_PRODUCTS) return false;
+    if (!gd_cuda_conv_is_common(&q)) return false;
     const gd_view *views[] = {&call->in[0], &call->in[1], &call->out[0]};
     for (int i = 0; i < 3; i++) {
         const long long count = gd_cuda_count(views[i]);
@@ -351,11 +364,6 @@ static gd_status run_convolution(gd_kernel_call *call) {
     const int result = q.direction == GD_CUDA_CONV_OUTPUT  ? OPERAND_Y
                        : q.direction == GD_CUDA_CONV_INPUT ? OPERAND_X
                                                            : OPERAND_W;
-    bool aligned = !c->has_epilogue || !q.bias || gd_cuda_is_aligned(q.bias->data);
-    for (int i = 0; i < OPERANDS; i++)
-        aligned = aligned && (c->copied[i] || gd_cuda_is_aligned(operands[i]->data));
-    if (!c->plan || !aligned) return gd_cuda_conv_run(call);
-
     gd_status status = GD_OK;
     for (int i = 0; i < OPERANDS && status == GD_OK; i++) {
         if (!c->copied[i]) continue;
@@ -368,6 +376,19 @@ static gd_status run_convolution(gd_kernel_call *call) {
     return status;
 }
 
+/* What costs time beside the engine: copies of operands, and a kernel for bias and relu. */
+static void describe_convolution(const gd_kernel_call *call, char *text, size_t size) {
+    const convolution *c = call->prepared;
+    const bool is_biased = call->n_in > 2 && call->in[2].data;
+    char plan[64];
+    gd_dnn_describe_plan(c->plan, plan, sizeof plan);
+    snprintf(text, size, "%s, channels %s%s%s%s%s%s%s", plan, c->channels_last ? "last" : "first",
+             c->has_blocks ? ", blocks of pixels" : "",
+             c->copied[OPERAND_X] || c->copied[OPERAND_W] || c->copied[OPERAND_Y] ? ", copies" : "",
+             c->copied[OPERAND_X] ? " x" : "", c->copied[OPERAND_W] ? " w" : "",
+             c->copied[OPERAND_Y] ? " y" : "", is_biased && !c->has_epilogue ? ", bias apart" : "");
+}
+
 /* Tensor cores multiply vectors of channels: engines for other layouts convert their operands. With
  * other numbers of channels, few engines read channels last. */
 static bool prefers_channels_last(const gd_kernel_call *call) {
@@ -376,8 +397,12 @@ static bool prefers_channels_last(const gd_kernel_call *call) {
     return q.axes >= 2 && q.x.dims[1] % vector == 0 && q.y.dims[1] % vector == 0;
 }
 
-/*kernel conv{1,2,3}d.cudnn, conv_transpose{1,2,3}d.cudnn, conv_forward.cudnn, conv_relu.cudnn, conv_grad_input.cudnn,
- *        conv_grad_weight.cudnn  rank 20  strided  run run_convolution  match match_convolution  prepare prepare_convolution  release release_convolution  prefers_channels_last prefers_channels_last
+/*kernel conv{1,2,3}d.cudnn, conv_transpose{1,2,3}d.cudnn, conv_forward.cudnn, conv_relu.cudnn,
+ *        conv_grad_input.cudnn, conv_grad_weight.cudnn  rank 20  dtypes f16 bf16 f32  strided
+ *        run run_convolution  match match_convolution  prepare prepare_convolution
+ *        release release_convolution  describe describe_convolution
+ *        prefers_channels_last prefers_channels_last
+ * cuDNN's engine for the problem, on tensor cores: f16, bf16, and f32 if tf32 is allowed.
  */
 
 #include "ops/conv/cuda/conv_cudnn.gen.h"

@@ -1,7 +1,7 @@
-/* conv_image.c - see conv_image.h. */
-#include "ops/conv/cuda/conv_image.h"
-
+/* conv_image.c - the gradient of x of f32 convolutions of small images (conv_image.cu). */
 #include "ops/conv/cuda/conv_image_args.h"
+
+#include "ops/conv/cuda/conv.h"
 
 enum {
     ROWS = GD_CUDA_CONV_IMAGE_ROWS,
@@ -21,12 +21,17 @@ static bool has_dense_planes(const gd_cuda_conv_operand *o) {
            (o->dims[3] == 1 || o->strides[3] == o->dims[4]);
 }
 
+/*kernel conv_transpose{1,2,3}d.image, conv_grad_input.image  rank 14  dtypes f32  checked
+ *        run run_image  match match_image
+ * The gradient of x where y has 32 to 64 positions: products of w and y first, then the sums of
+ * taps.
+ */
+
 /* The implicit product also computes the products of taps outside of y, which this one saves. */
-bool gd_cuda_conv_is_of_images(const gd_cuda_conv_problem *q) {
+static bool is_faster(const gd_cuda_conv_problem *q) {
     const int64_t positions = count_positions(&q->y), taps = count_positions(&q->w), most_sum = 512,
                   implicit = count_positions(&q->x) / (q->stride[1] * q->stride[2]);
-    if (q->direction != GD_CUDA_CONV_INPUT || q->dtype != GD_F32 || q->groups != 1 || q->relu)
-        return false;
+    if (q->groups != 1) return false;
     if (q->x.dims[2] != 1 || q->w.dims[2] != 1 || q->y.dims[2] != 1 || q->before[0] != 0)
         return false;
     if (positions > COLUMNS || taps > ROWS || q->co > most_sum || q->co == 0) return false;
@@ -35,7 +40,13 @@ bool gd_cuda_conv_is_of_images(const gd_cuda_conv_problem *q) {
            (q->ci == 1 || q->w.strides[1] == taps);
 }
 
-gd_status gd_cuda_conv_run_images(const gd_kernel_call *call, const gd_cuda_conv_problem *q) {
+static bool match_image(const gd_kernel_call *call) {
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    return is_faster(&q) && gd_cuda_conv_is_common(&q);
+}
+
+static gd_status run_image(gd_kernel_call *call) {
+    const gd_cuda_conv_problem problem = gd_cuda_conv_problem_of(call), *q = &problem;
     const int taps = (int)count_positions(&q->w), most = ROWS / taps;
     gd_cuda_conv_image p = {
         .call = gd_cuda_call_of(call),
@@ -68,3 +79,5 @@ gd_status gd_cuda_conv_run_images(const gd_kernel_call *call, const gd_cuda_conv
                 count_positions(&q->y) % 4 == 0;
     return gd_cuda_launch(call->device, &gradient, q->x.dims[0] * p.blocks_each, THREADS, &p);
 }
+
+#include "ops/conv/cuda/conv_image.gen.h"

@@ -1,7 +1,10 @@
-/* conv_tiled.c - see conv_tiled.h. */
-#include "ops/conv/cuda/conv_tiled.h"
-
+/* conv_tiled.c - convolutions of f32 images with one or two axes, by tiles that fit the problem
+ * (conv_tiled.cu). */
 #include "ops/conv/cuda/conv_tiled_args.h"
+
+#include <stdio.h>
+
+#include "ops/conv/cuda/conv.h"
 
 enum {
     AXES = GD_CUDA_AXES,
@@ -18,12 +21,15 @@ enum {
     (4 * (8 * (depth) + LARGER(STAGE_FLOATS(rows, columns, depth), (slices) * (rows) * (columns))))
 
 typedef struct tile_record {
+    const char *name;
     int rows, columns, threads, slices, depth, blocks, folds, speed, shared_bytes;
 } tile_record;
 #define TILE(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds, speed) \
-    {rows,   columns, (rows) / (rows_each) * ((columns) / (columns_each)) * (slices),           \
-     slices, depth,   blocks,                                                                   \
-     folds,  speed,   SHARED_BYTES(rows, columns, slices, depth)},
+    {#name,   rows,                                                                             \
+     columns, (rows) / (rows_each) * ((columns) / (columns_each)) * (slices),                   \
+     slices,  depth,                                                                            \
+     blocks,  folds,                                                                            \
+     speed,   SHARED_BYTES(rows, columns, slices, depth)},
 static const tile_record tiles[] = {GD_CUDA_CONV_FAST_TILES(TILE)};
 #undef TILE
 enum { TILES = sizeof tiles / sizeof *tiles };
@@ -152,15 +158,23 @@ static gd_cuda_conv_tiled product_of(const gd_cuda_conv_problem *q, const gd_cud
     return t;
 }
 
-bool gd_cuda_conv_is_tiled(const gd_cuda_conv_problem *q, const gd_cuda_conv *p) {
-    const int64_t most = INT32_MAX / 2;
-    if (p->dtype != GD_F32 || p->any || p->m == 0 || p->n == 0 || p->k == 0) return false;
+/* Whether the kernels support an f32 problem. */
+static bool is_supported(const gd_cuda_conv_problem *q, const gd_cuda_conv_sizes *s) {
+    const int64_t most = INT32_MAX / 2, *stride = q->stride;
+    if (s->m == 0 || s->n == 0 || s->k == 0) return false;
     if (q->x.dims[2] != 1 || q->w.dims[2] != 1 || q->y.dims[2] != 1 || q->before[0] != 0)
         return false;
-    if (p->groups * p->m > most || p->n > most || p->k > most) return false;
-    if (p->divisor[1] == 1 && p->divisor[2] == 1) return true;
-    return p->divisor[1] * p->divisor[2] <= PHASES && (p->divisor[1] == 1 || q->dilation[1] == 1) &&
-           (p->divisor[2] == 1 || q->dilation[2] == 1);
+    if (q->groups * s->m > most || s->n > most || s->k > most || !gd_cuda_conv_is_common(q))
+        return false;
+    if (!s->divides || (stride[1] == 1 && stride[2] == 1)) return true;
+    return stride[1] * stride[2] <= PHASES && (stride[1] == 1 || q->dilation[1] == 1) &&
+           (stride[2] == 1 || q->dilation[2] == 1);
+}
+
+/* Tiles are faster than the computation of single elements even if they use few of their rows. */
+static bool is_tiled(const gd_cuda_conv_problem *q) {
+    const gd_cuda_conv_sizes s = gd_cuda_conv_sizes_of(q);
+    return ((q->groups == 1 && s.m > 1) || !gd_cuda_conv_is_direct(q, &s)) && is_supported(q, &s);
 }
 
 /* --- the choice of a tile --------------------------------------------------------------------- */
@@ -241,34 +255,87 @@ static tile_choice choose_tile(const gd_device *d, const gd_cuda_conv_tiled *t) 
     return best;
 }
 
-bool gd_cuda_conv_joins_sums(const gd_device *d, const gd_cuda_conv_problem *q,
-                             const gd_cuda_conv *p, const gd_view *sums) {
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+/* The gradient of the bias, which is the sum of each row of gy; NULL: none. */
+static const gd_view *row_sums_of(const gd_kernel_call *call) {
+    return call->n_out > 1 ? &call->out[1] : NULL;
+}
+
+/* Whether it is faster to compute the sums of rows as one more column than by a kernel of their own. */
+static bool joins_sums(const gd_kernel_call *call, const gd_cuda_conv_problem *q) {
     enum { SUM_KERNEL = 6000 }; /* cycles that a kernel for the sums takes at least */
-    const gd_cuda_conv_tiled joined = product_of(q, p, sums), alone = product_of(q, p, NULL);
-    return choose_tile(d, &joined).time <= choose_tile(d, &alone).time + SUM_KERNEL;
+    const gd_cuda_conv p = gd_cuda_conv_product_of(q);
+    const gd_cuda_conv_tiled joined = product_of(q, &p, row_sums_of(call)),
+                             alone = product_of(q, &p, NULL);
+    return choose_tile(call->device, &joined).time <=
+           choose_tile(call->device, &alone).time + SUM_KERNEL;
 }
 
-size_t gd_cuda_conv_tiled_workspace(const gd_device *d, const gd_cuda_conv_problem *q,
-                                    const gd_cuda_conv *p, const gd_view *sums) {
-    const gd_cuda_conv_tiled t = product_of(q, p, sums);
-    const tile_choice choice = choose_tile(d, &t);
-    const tile_record *tile = &tiles[choice.tile];
-    return choice.parts == 1
-               ? 0
-               : (size_t)(count_blocks(&t, tile) * choice.parts * tile->rows * tile->columns) *
-                     sizeof(float);
+/*kernel conv{1,2,3}d.tiled, conv_transpose{1,2,3}d.tiled, conv_forward.tiled, conv_relu.tiled,
+ *        conv_grad_input.tiled, conv_grad_weight.tiled  rank 13  dtypes f32  checked  run run_tiled
+ *        match match_tiled  prepare prepare_tiled  release release_tiled  describe describe_tiled
+ * f32 with one or two axes, as a product whose tile and parts are estimated to be the fastest.
+ */
+static bool match_tiled(const gd_kernel_call *call) {
+    const gd_view *y = &call->out[0];
+    if (y->rank == 5 && y->dims[2] > 1) return false; /* three axes: no need to read the problem */
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    return is_tiled(&q);
 }
 
-gd_status gd_cuda_conv_run_tiled(const gd_kernel_call *call, const gd_cuda_conv_problem *q,
-                                 const gd_cuda_conv *p, const gd_view *sums) {
-    gd_cuda_conv_tiled t = product_of(q, p, sums);
-    const tile_choice choice = choose_tile(call->device, &t);
+/*kernel conv_grad_weight_bias.tiled  rank 13  dtypes f32  checked  run run_tiled
+ *        match match_weight_bias  prepare prepare_tiled  release release_tiled
+ *        describe describe_tiled
+ * The gradients of weight and bias together, where cuDNN does not compute the first one faster.
+ */
+static bool match_weight_bias(const gd_kernel_call *call) {
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    return gd_cuda_count(&call->out[1]) > 0 &&
+           (!gd_cuda_tf32(call) || gd_cuda_conv_products(&q) < GD_CUDA_CONV_MANY_PRODUCTS) &&
+           is_tiled(&q) && joins_sums(call, &q);
+}
+
+/* The tile is chosen once for each problem. */
+static gd_status prepare_tiled(const gd_kernel_call *call, void **prepared, size_t *workspace) {
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    const gd_cuda_conv p = gd_cuda_conv_product_of(&q);
+    const gd_cuda_conv_tiled t = product_of(&q, &p, row_sums_of(call));
+    tile_choice *choice = gd_cuda_host->allocate(sizeof *choice);
+    if (!choice) return gd_cuda_host->fail(GD_E_MEMORY, "no memory to prepare a convolution");
+    *choice = choose_tile(call->device, &t);
+    const tile_record *tile = &tiles[choice->tile];
+    *workspace =
+        choice->parts == 1
+            ? 0
+            : (size_t)(count_blocks(&t, tile) * choice->parts * tile->rows * tile->columns) *
+                  sizeof(float);
+    *prepared = choice;
+    return GD_OK;
+}
+
+static void release_tiled(gd_device *d, void *prepared) {
+    (void)d;
+    gd_cuda_host->release(prepared);
+}
+
+static void describe_tiled(const gd_kernel_call *call, char *text, size_t size) {
+    const tile_choice *choice = call->prepared;
+    snprintf(text, size, "tiles %s, %d part%s", tiles[choice->tile].name, choice->parts,
+             choice->parts == 1 ? "" : "s");
+}
+
+static gd_status run_tiled(gd_kernel_call *call) {
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    const gd_cuda_conv p = gd_cuda_conv_product_of(&q);
+    const tile_choice choice = *(const tile_choice *)call->prepared;
     const tile_record *tile = &tiles[choice.tile];
+    gd_cuda_conv_tiled t = product_of(&q, &p, row_sums_of(call));
     int64_t blocks = 0;
     t.call = gd_cuda_call_of(call);
     t.row_tiles = (t.m + tile->rows - 1) / tile->rows;
-    t.chunk = t.phases == 1 ? (int)chunk_of(p->k, choice.parts, tile) : INT32_MAX / 2;
-    t.parts = choice.parts == 1 ? 1 : (int)((p->k + t.chunk - 1) / t.chunk); /* none is empty */
+    t.chunk = t.phases == 1 ? (int)chunk_of(p.k, choice.parts, tile) : INT32_MAX / 2;
+    t.parts = choice.parts == 1 ? 1 : (int)((p.k + t.chunk - 1) / t.chunk); /* none is empty */
     t.part_groups = count_part_groups(t.parts);
     t.partials = call->workspace;
     for (int i = 0; i < t.phases; i++) {
@@ -277,3 +344,5 @@ gd_status gd_cuda_conv_run_tiled(const gd_kernel_call *call, const gd_cuda_conv_
     }
     return gd_cuda_launch(call->device, &kernels[choice.tile], blocks, tile->threads, &t);
 }
+
+#include "ops/conv/cuda/conv_tiled.gen.h"

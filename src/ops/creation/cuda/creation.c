@@ -61,6 +61,7 @@ static gd_status run_arange(gd_kernel_call *call) {
 }
 
 /*kernel full.elements, arange.elements  checked  run run_OP
+ * A thread writes each element.
  */
 
 #include "ops/creation/cuda/creation.gen.h"

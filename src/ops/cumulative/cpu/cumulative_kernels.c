@@ -32,10 +32,6 @@ typedef struct {
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static bool has_accumulator_dtype(const gd_view *y) {
-    return y->dtype == GD_F32 || y->dtype == GD_F64 || y->dtype == GD_I64;
-}
-
 static void init_cumulative(cumulative_job *j, const gd_kernel_call *k, int64_t axis) {
     const gd_view *y = &k->out[0];
     int at = (int)(axis < 0 ? axis + y->rank : axis);
@@ -155,13 +151,9 @@ static size_t cumulative_bytes(const gd_kernel_call *k, int64_t axis) {
     return j.blocks > 1 ? (size_t)(j.outer * j.blocks) * 8 : 0;
 }
 
-/*kernel cumsum.lines  rank 10  wide
- * All dtypes that are summed in f32, f64 and i64.
+/*kernel cumsum.lines  rank 10  wide  dtypes i64 f16 bf16 f32 f64
+ * A task sums lines of the axis, or blocks of one long line.
  */
-static bool cumsum_lines_match(const gd_kernel_call *k) {
-    return has_accumulator_dtype(&k->out[0]) || k->out[0].dtype == GD_F16 ||
-           k->out[0].dtype == GD_BF16;
-}
 static size_t cumsum_lines_workspace(const gd_kernel_call *k) {
     const gd_cumsum_options *o = k->attrs;
     return cumulative_bytes(k, o->axis);
@@ -171,10 +163,9 @@ static gd_status cumsum_lines_run(gd_kernel_call *k) {
     return cumulate(k, o->axis, GD_CUMULATIVE_SUM, o->exclusive, o->reverse);
 }
 
-/*kernel cumprod.lines  rank 10  wide
- * All dtypes that are multiplied in f32, f64 and i64.
+/*kernel cumprod.lines  rank 10  wide  dtypes i64 f16 bf16 f32 f64
+ * A task multiplies lines of the axis, or blocks of one long line.
  */
-static bool cumprod_lines_match(const gd_kernel_call *k) { return cumsum_lines_match(k); }
 static size_t cumprod_lines_workspace(const gd_kernel_call *k) {
     const gd_cumprod_options *o = k->attrs;
     return cumulative_bytes(k, o->axis);
@@ -185,7 +176,7 @@ static gd_status cumprod_lines_run(gd_kernel_call *k) {
 }
 
 /*kernel linear_recurrence.lines  rank 10  wide
- * All floats.
+ * All floats; a task computes lines of the axis.
  */
 static gd_status linear_recurrence_lines_run(gd_kernel_call *k) {
     const gd_linear_recurrence_options *o = k->attrs;

@@ -107,7 +107,9 @@ static size_t linear_recurrence_workspace(const gd_kernel_call *call) {
     return maps_bytes(&call->in[1], ((const gd_linear_recurrence_options *)call->attrs)->axis);
 }
 
-/*kernel cumsum.chunks, cumprod.chunks, linear_recurrence.chunks  checked  run run_OP  workspace OP_workspace
+/*kernel cumsum.chunks, cumprod.chunks, linear_recurrence.chunks  checked  run run_OP
+ *        workspace OP_workspace
+ * A thread for each line; few long lines are divided into chunks, which are combined.
  */
 
 #include "ops/cumulative/cuda/cumulative.gen.h"

@@ -109,7 +109,7 @@ static void gather_task(void *arg, int64_t task) {
 }
 
 /*kernel index_axes.runs  rank 10
- * The axes after the last indexed one are contiguous; y is row-major.
+ * Copies runs of the axes after the last indexed one, which are contiguous; y is row-major.
  */
 static bool index_axes_runs_match(const gd_kernel_call *k) {
     const gd_index_axes_options *o = k->attrs;
@@ -210,6 +210,8 @@ static void put_task(void *arg, int64_t task) {
 }
 
 /*kernel index_axes_put.runs  rank 10  wide
+ * Partitioned along the axes that are not indexed; runs of the axes after them are added or
+ * written.
  */
 static size_t index_axes_put_runs_workspace(const gd_kernel_call *k) {
     gd_axes_layout l = broadcast_layout(&((const gd_index_axes_put_options *)k->attrs)->axes,

@@ -256,36 +256,42 @@ static bool is_scatter_contiguous(const gd_kernel_call *k) { /* no operand has t
     return is_fast_index(&k->in[1]) && is_row_major_view(&k->in[1]) &&
            is_row_major_view(&k->in[2]) && is_row_major_view(&k->out[0]);
 }
-static bool can_accumulate_in_place(const gd_kernel_call *k) {
-    return is_scatter_contiguous(k) && k->out[0].dtype != GD_F16 && k->out[0].dtype != GD_BF16;
-}
 
 /*kernel scatter.direct  rank 20  match is_scatter_contiguous
- * x with any strides.
+ * Writes into the copy of x, which may have any strides: row-major indices and values.
  */
 static gd_status scatter_direct_run(gd_kernel_call *k) {
     return copy_and_scatter(k, ((const gd_scatter_options *)k->attrs)->axis, SCATTER_SET);
 }
 /*kernel scatter.staged  rank 10  contiguous  match has_fast_index  run scatter_direct_run
+ * The same, with copies of operands that are not row-major.
  */
 
-/*kernel scatter_add.direct  rank 20  match can_accumulate_in_place
+/*kernel scatter_add.direct  rank 20  dtypes bool u8 i8 i32 i64 f32 f64
+ *        match is_scatter_contiguous
+ * Writes into the copy of x: row-major indices and values, and no conversion.
  */
 static gd_status scatter_add_direct_run(gd_kernel_call *k) {
     return copy_and_scatter(k, ((const gd_scatter_add_options *)k->attrs)->axis, SCATTER_ADD);
 }
 /*kernel scatter_add.staged  rank 10  wide  match has_fast_index  run scatter_add_direct_run
+ * The same, with copies of operands that are not row-major or f16 or bf16.
  */
 
-/*kernel scatter_mul.direct  rank 20  match can_accumulate_in_place
+/*kernel scatter_mul.direct  rank 20  dtypes bool u8 i8 i32 i64 f32 f64
+ *        match is_scatter_contiguous
+ * Writes into the copy of x: row-major indices and values, and no conversion.
  */
 static gd_status scatter_mul_direct_run(gd_kernel_call *k) {
     return copy_and_scatter(k, ((const gd_scatter_mul_options *)k->attrs)->axis, SCATTER_MULTIPLY);
 }
 /*kernel scatter_mul.staged  rank 10  wide  match has_fast_index  run scatter_mul_direct_run
+ * The same, with copies of operands that are not row-major or f16 or bf16.
  */
 
-/*kernel scatter_extreme.direct  rank 20  match can_accumulate_in_place
+/*kernel scatter_extreme.direct  rank 20  dtypes bool u8 i8 i32 i64 f32 f64
+ *        match is_scatter_contiguous
+ * Writes into the copy of x: row-major indices and values, and no conversion.
  */
 static gd_status scatter_extreme_direct_run(gd_kernel_call *k) {
     const gd_scatter_extreme_options *o = k->attrs;
@@ -317,9 +323,11 @@ static gd_status scatter_extreme_direct_run(gd_kernel_call *k) {
     return run_scatter(k, &j, o->largest ? SCATTER_MAX : SCATTER_MIN, o->axis);
 }
 /*kernel scatter_extreme.staged  rank 10  wide  match has_fast_index  run scatter_extreme_direct_run
+ * The same, with copies of operands that are not row-major or f16 or bf16.
  */
 
 /*kernel scatter_others.products  rank 10  wide  match has_fast_index
+ * The products of all other values at an index, from running products in both orders.
  */
 static size_t scatter_others_products_workspace(const gd_kernel_call *k) {
     return 2 * (size_t)gd_numel(k->in[0].rank, k->in[0].dims) * sizeof(double);
@@ -404,8 +412,8 @@ static void index_add_task(void *arg, int64_t task) {
     }
 }
 
-/*kernel index_add.direct  rank 20  match can_accumulate_in_place
- * x with any strides.
+/*kernel index_add.direct  rank 20  dtypes bool u8 i8 i32 i64 f32 f64  match is_scatter_contiguous
+ * Adds to the copy of x, which may have any strides: row-major values, and no conversion.
  */
 static size_t index_add_direct_workspace(const gd_kernel_call *k) {
     return offsets_bytes(&k->in[1]);
@@ -432,7 +440,9 @@ static gd_status index_add_direct_run(gd_kernel_call *k) {
     gd_parallel_for(task_count(j.units, j.count * columns, &j.units_per_task), index_add_task, &j);
     return GD_OK;
 }
-/*kernel index_add.staged  rank 10  wide  match has_fast_index  run index_add_direct_run  workspace index_add_direct_workspace
+/*kernel index_add.staged  rank 10  wide  match has_fast_index  run index_add_direct_run
+ *        workspace index_add_direct_workspace
+ * The same, with copies of operands that are not row-major or f16 or bf16.
  */
 
 #include "ops/index/cpu/scatter_kernels.gen.h"

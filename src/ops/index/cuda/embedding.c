@@ -162,8 +162,10 @@ static gd_status run_index_add(gd_kernel_call *call) {
 }
 
 /*kernel embedding.rows, index_select.rows  checked  run run_OP  match match_OP
+ * Rows of the table, copied as vectors of 16 bytes.
  */
 /*kernel index_add.segments  checked  run run_OP  match match_OP  workspace add_bytes
+ * A warp or a block adds all rows of one index, in the order of the indices.
  */
 
 #include "ops/index/cuda/embedding.gen.h"

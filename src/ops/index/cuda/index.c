@@ -249,16 +249,22 @@ static gd_status run_one_hot_found(gd_kernel_call *call) {
 }
 
 /*kernel gather.elements  checked  run run_OP
+ * A thread reads each element.
  */
 /*kernel scatter.lines  checked  run run_scatter_set
+ * A thread writes a line of the axis in the order of the indices.
  */
 /*kernel scatter_extreme.lines  checked  run run_OP
+ * A thread compares the values of a line in the order of the indices.
  */
 /*kernel scatter_add.lines, scatter_mul.lines  checked  run run_OP  workspace sums_bytes
+ * A thread adds or multiplies the values of a line in the order of the indices.
  */
 /*kernel nonzero.blocks  checked  run run_OP  workspace nonzero_workspace
+ * Counts in chunks, waits for the sum, and writes the positions.
  */
 /*kernel one_hot_found.elements  checked  run run_OP  workspace one_hot_workspace
+ * Finds the number of classes, waits for it, and writes the rows.
  */
 
 #include "ops/index/cuda/index.gen.h"

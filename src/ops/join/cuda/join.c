@@ -100,8 +100,10 @@ static gd_status run_stack(gd_kernel_call *call) {
 }
 
 /*kernel cat.rows  checked  strided  run run_OP
+ * Copies the operands, as vectors where they are aligned; one launch for many.
  */
 /*kernel stack.rows  checked  run run_OP
+ * As cat, along a new axis.
  */
 
 #include "ops/join/cuda/join.gen.h"

@@ -201,7 +201,7 @@ static void cross_entropy_task(void *arg, int64_t task) {
 }
 
 /*kernel index_cross_entropy.fused  rank 10  wide
- * f32, f16 and bf16.
+ * Log-softmax and loss in one pass over each row; f32, f16 and bf16.
  */
 static bool index_cross_entropy_fused_match(const gd_kernel_call *k) {
     return has_f32_classes(&k->in[0]);
@@ -264,7 +264,7 @@ static void cross_entropy_grad_task(void *arg, int64_t task) {
 }
 
 /*kernel index_cross_entropy_grad.fused  rank 10  wide
- * f32, f16 and bf16.
+ * Softmax and the gradient in one pass over each row; f32, f16 and bf16.
  */
 static bool index_cross_entropy_grad_fused_match(const gd_kernel_call *k) {
     return has_f32_classes(&k->in[1]);
@@ -305,11 +305,11 @@ static void nll_task(void *arg, int64_t task) {
     j->sums[task].weight = total;
 }
 
-/*kernel nll_loss.threaded  rank 10  contiguous
- * f32. (The reference kernel handles f16 and bf16: widening all logits would cost more.)
+/*kernel nll_loss.threaded  rank 10  contiguous  dtypes f32
+ * f32 only: the reference kernel handles f16 and bf16, because widening all logits would cost more.
  */
 static bool nll_loss_threaded_match(const gd_kernel_call *k) {
-    return k->in[0].dtype == GD_F32 && is_absent_or_f32(k, 2) && has_f32_classes(&k->in[0]);
+    return is_absent_or_f32(k, 2) && has_f32_classes(&k->in[0]);
 }
 static size_t nll_loss_threaded_workspace(const gd_kernel_call *k) {
     return partial_sums_bytes(&k->in[0]);
@@ -346,7 +346,7 @@ static void nll_grad_task(void *arg, int64_t task) {
 }
 
 /*kernel nll_loss_grad.threaded  rank 10  contiguous
- * f32.
+ * f32; a task writes rows of the gradient.
  */
 static bool nll_loss_grad_threaded_match(const gd_kernel_call *k) {
     return k->in[0].dtype == GD_F32 && is_absent_or_f32(k, 3) && has_f32_classes(&k->out[0]);

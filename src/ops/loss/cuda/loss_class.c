@@ -226,15 +226,22 @@ static gd_status run_nll_loss_grad(gd_kernel_call *call) {
                                gd_cuda_count(&call->out[0]), &p);
 }
 
-/*kernel index_cross_entropy.rows  checked  contiguous  mixed  run run_OP  match match_OP  workspace loss_workspace
+/*kernel index_cross_entropy.rows  checked  contiguous  mixed  run run_OP  match match_OP
+ *        workspace loss_workspace
+ * Log-softmax and loss of a row by a warp or a block; then the sum.
  */
 /*kernel nll_loss.rows  checked  contiguous  run run_OP  workspace loss_workspace
+ * The losses of all rows; then the sum.
  */
 /*kernel index_cross_entropy_grad.rows  checked  contiguous  mixed  run run_OP  match match_OP
+ * Softmax and the gradient of a row by a warp or a block.
  */
 /*kernel nll_loss_grad.rows  checked  contiguous  run run_OP
+ * The gradient of each row.
  */
-/*kernel index_cross_entropy_with_grad.block  checked  contiguous  run run_OP  match match_with_grad  workspace with_grad_workspace
+/*kernel index_cross_entropy_with_grad.block  checked  contiguous  run run_OP  match match_with_grad
+ *        workspace with_grad_workspace
+ * Loss and gradient of a small batch by one block, in one launch.
  */
 
 #include "ops/loss/cuda/loss_class.gen.h"

@@ -13,7 +13,7 @@ static bool has_gemm_dtypes(const gd_kernel_call *k) {
         if (k->in[i].rank > 0 &&
             (!gd_dtype_is_float(k->in[i].dtype) || (k->in[i].dtype == GD_F64) != doubles))
             return false;
-    return gd_dtype_is_float(k->out[0].dtype) && (k->out[0].dtype == GD_F64) == doubles;
+    return (k->out[0].dtype == GD_F64) == doubles;
 }
 
 /* The scratch bound of a product with result y that sums over k. */
@@ -22,8 +22,9 @@ static size_t gemm_scratch_bound(const gd_view *y, int64_t k) {
     return gd_gemm_max_scratch(n > 0 ? gd_numel(y->rank, y->dims) / n : 0, n, k, y->dtype);
 }
 
-/*kernel matmul.packed  rank 10
- * Floats, any strides.
+/*kernel matmul.packed  rank 10  dtypes f16 bf16 f32 f64
+ * Packs blocks of both matrices for the cache and multiplies them in tiles of registers; any
+ * strides.
  */
 static bool matmul_packed_match(const gd_kernel_call *k) {
     return has_gemm_dtypes(k) && k->out[0].rank <= GD_GEMM_BATCH_RANK + 2;
@@ -73,13 +74,13 @@ static size_t matmul_packed_scratch(const gd_kernel_call *k) {
     return gemm_scratch_bound(&k->out[0], a->rank > 0 ? a->dims[a->rank - 1] : 1);
 }
 
-/*kernel linear.packed  rank 10  contiguous
- * Floats; the epilogue adds the bias.
+/*kernel linear.packed  rank 10  dtypes f16 bf16 f32 f64  contiguous
+ * The product of matmul.packed; the epilogue adds the bias.
  */
 static bool linear_packed_match(const gd_kernel_call *k) {
     for (int i = 1; i < k->n_in; i++)
         if (k->in[i].data && k->in[i].dtype != k->in[0].dtype) return false;
-    return gd_dtype_is_float(k->in[0].dtype);
+    return true;
 }
 static gd_status run_linear(gd_kernel_call *k, gd_gemm_act act) {
     const gd_view *x = &k->in[0], *w = &k->in[1],
@@ -101,19 +102,16 @@ static size_t linear_packed_scratch(const gd_kernel_call *k) {
     return gemm_scratch_bound(&k->out[0], k->in[1].dims[1]);
 }
 
-/*kernel linear_relu.packed  rank 10  contiguous  scratch linear_packed_scratch
+/*kernel linear_relu.packed  rank 10  dtypes f16 bf16 f32 f64  contiguous
+ *        scratch linear_packed_scratch
  * As linear.packed; the epilogue also applies relu.
  */
 static bool linear_relu_packed_match(const gd_kernel_call *k) { return linear_packed_match(k); }
 static gd_status linear_relu_packed_run(gd_kernel_call *k) { return run_linear(k, GD_GEMM_RELU); }
 
-/*kernel matmul_relu_grad.packed  rank 10  scratch matmul_packed_scratch
- * Floats, any strides; the epilogue applies the mask.
+/*kernel matmul_relu_grad.packed  rank 10  dtypes f32 f64  scratch matmul_packed_scratch
+ * Any strides; the epilogue applies the mask.
  */
-static bool matmul_relu_grad_packed_match(const gd_kernel_call *k) {
-    const gd_dtype dtype = k->in[0].dtype;
-    return dtype == GD_F32 || dtype == GD_F64;
-}
 static gd_status matmul_relu_grad_packed_run(gd_kernel_call *k) {
     const gd_view *a = &k->in[0], *b = &k->in[1], *y = &k->in[2], *g = &k->out[0];
     const gd_gemm product = {.m = g->dims[0],
@@ -130,13 +128,9 @@ static size_t matmul_step_packed_scratch(const gd_kernel_call *k) {
     return gemm_scratch_bound(&k->in[0], k->in[1].dims[1]);
 }
 
-/*kernel matmul_step.packed  rank 10
- * Floats, any strides; the epilogue adds the product to the parameter.
+/*kernel matmul_step.packed  rank 10  dtypes f32 f64
+ * Any strides; the epilogue adds the product to the parameter.
  */
-static bool matmul_step_packed_match(const gd_kernel_call *k) {
-    const gd_dtype dtype = k->in[0].dtype;
-    return dtype == GD_F32 || dtype == GD_F64;
-}
 static gd_status matmul_step_packed_run(gd_kernel_call *k) {
     const gd_view *a = &k->in[1], *b = &k->in[2], *p = &k->out[1];
     const gd_gemm g = {.m = p->dims[0],

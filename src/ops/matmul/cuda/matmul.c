@@ -2,8 +2,9 @@
  * a library of NVIDIA does. */
 #include "ops/matmul/cuda/matmul_args.h"
 
+#include <stdio.h>
+
 #include "backend/cuda/kernels.h"
-#include "ops/matmul/cuda/matmul.h"
 #include "gradus/ops.h"
 
 static gd_cuda_kernel matmul_f32 = GD_CUDA_KERNEL("matmul/matmul", "gd_matmul_f32"),
@@ -128,20 +129,30 @@ static gd_status queue_product(gd_kernel_call *call, gd_cuda_matmul *p) {
     return status;
 }
 
-#define TILED_PRODUCT(name)                                      \
-    static size_t name##_workspace(const gd_kernel_call *call) { \
-        const gd_cuda_matmul p = plan_##name(call);              \
-        return partial_bytes(call, &p);                          \
-    }                                                            \
-    static gd_status run_##name(gd_kernel_call *call) {          \
-        gd_cuda_matmul p = plan_##name(call);                    \
-        return queue_product(call, &p);                          \
-    }                                                            \
-    const gd_tiled_product gd_tiled_##name = {name##_workspace, run_##name};
+static void describe_tiles(const gd_cuda_matmul *p, char *text, size_t size) {
+    snprintf(text, size, "tiles %dx%d, %lld part%s", TILE, TILE, p->parts,
+             p->parts == 1 ? "" : "s");
+}
+
+#define TILED_PRODUCT(name)                                                            \
+    static size_t name##_workspace(const gd_kernel_call *call) {                       \
+        const gd_cuda_matmul p = plan_##name(call);                                    \
+        return partial_bytes(call, &p);                                                \
+    }                                                                                  \
+    static gd_status run_##name(gd_kernel_call *call) {                                \
+        gd_cuda_matmul p = plan_##name(call);                                          \
+        return queue_product(call, &p);                                                \
+    }                                                                                  \
+    static void describe_##name(const gd_kernel_call *call, char *text, size_t size) { \
+        const gd_cuda_matmul p = plan_##name(call);                                    \
+        describe_tiles(&p, text, size);                                                \
+    }
 TILED_PRODUCT(matmul)
 TILED_PRODUCT(linear)
 
 /*kernel matmul.tiled, linear.tiled  rank 10  checked  run run_OP  workspace OP_workspace
+ *        describe describe_OP
+ * All dtypes and strides.
  */
 
 #include "ops/matmul/cuda/matmul.gen.h"

@@ -2,14 +2,13 @@
  *
  * cuBLASLt computes with column-major matrices. A row-major y = a b is the column-major
  * y^T = b^T a^T, so b is its first operand and a its second. The bias is its epilogue; its ReLU is
- * not used, because it turns NaN into 0. Where it has no algorithm for a problem, the kernels of
- * matmul.c run.
+ * not used, because it turns NaN into 0. A problem for which it has no algorithm is declined.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/library_cublaslt.h"
 #include "ops/matmul/cuda/matmul_problem.h"
-#include "ops/matmul/cuda/matmul.h"
 
 /* --- operands --------------------------------------------------------------------------------- */
 
@@ -78,17 +77,10 @@ typedef struct product {
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t first, second, result; /* b, a, y */
     cublasLtMatmulAlgo_t algorithm;
+    size_t workspace_bytes;
     gd_product_problem problem;
     bool has_bias;
-    const gd_tiled_product *tiled; /* runs instead of cuBLASLt; NULL: cuBLASLt runs */
 } product;
-
-static cudaDataType type_of(gd_dtype dtype) {
-    return dtype == GD_F64    ? CUDA_R_64F
-           : dtype == GD_F32  ? CUDA_R_32F
-           : dtype == GD_BF16 ? CUDA_R_16BF
-                              : CUDA_R_16F;
-}
 
 static void free_product(product *p) {
     const gd_cublaslt *lt = gd_cuda_cublaslt();
@@ -96,15 +88,14 @@ static void free_product(product *p) {
     if (p->first) lt->cublasLtMatrixLayoutDestroy(p->first);
     if (p->second) lt->cublasLtMatrixLayoutDestroy(p->second);
     if (p->result) lt->cublasLtMatrixLayoutDestroy(p->result);
-    p->operation = NULL;
-    p->first = p->second = p->result = NULL;
+    gd_cuda_host->release(p);
 }
 
 static bool make_layout(const operand *o, const gd_product_problem *q,
                         cublasLtMatrixLayout_t *layout) {
     const gd_cublaslt *lt = gd_cuda_cublaslt();
     const int32_t batches = (int32_t)q->batches;
-    if (lt->cublasLtMatrixLayoutCreate(layout, type_of(q->dtype), (uint64_t)o->rows,
+    if (lt->cublasLtMatrixLayoutCreate(layout, gd_cuda_cublaslt_type(q->dtype), (uint64_t)o->rows,
                                        (uint64_t)o->columns, o->leading) != 0)
         return false;
     return batches == 1 ||
@@ -194,13 +185,12 @@ static bool choose_algorithm(const gd_kernel_call *call, product *p, size_t *wor
     lt->cublasLtMatmulPreferenceDestroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS || count < 1) return false;
     p->algorithm = found.algo;
-    *workspace = found.workspaceSize;
+    *workspace = p->workspace_bytes = found.workspaceSize;
     return true;
 }
 
 static gd_status prepare_product(const gd_kernel_call *call, const gd_product_problem *q,
-                                 const gd_tiled_product *tiled, void **prepared,
-                                 size_t *workspace) {
+                                 bool has_bias, void **prepared, size_t *workspace) {
     operands o;
     cublasLtHandle_t handle = gd_cuda_cublaslt_handle(call->device);
     if (!handle) return GD_E_DEVICE;
@@ -209,14 +199,13 @@ static gd_status prepare_product(const gd_kernel_call *call, const gd_product_pr
     memset(p, 0, sizeof *p);
     p->handle = handle;
     p->problem = *q;
-    p->has_bias = tiled != &gd_tiled_matmul && bias_of(call);
+    p->has_bias = has_bias;
     make_operands(q, &o);
     if (!make_operation(call, &o, p) || !make_layout(&o.first, q, &p->first) ||
         !make_layout(&o.second, q, &p->second) || !make_layout(&o.result, q, &p->result) ||
         !choose_algorithm(call, p, workspace)) {
         free_product(p);
-        p->tiled = tiled;
-        *workspace = tiled->workspace(call);
+        return GD_E_UNSUPPORTED;
     }
     *prepared = p;
     return GD_OK;
@@ -225,18 +214,17 @@ static gd_status prepare_product(const gd_kernel_call *call, const gd_product_pr
 static gd_status prepare_matmul(const gd_kernel_call *call, void **prepared, size_t *workspace) {
     gd_product_problem q;
     gd_cuda_matmul_problem(call, &q);
-    return prepare_product(call, &q, &gd_tiled_matmul, prepared, workspace);
+    return prepare_product(call, &q, false, prepared, workspace);
 }
 static gd_status prepare_linear(const gd_kernel_call *call, void **prepared, size_t *workspace) {
     gd_product_problem q;
     gd_cuda_linear_problem(call, &q);
-    return prepare_product(call, &q, &gd_tiled_linear, prepared, workspace);
+    return prepare_product(call, &q, bias_of(call) != NULL, prepared, workspace);
 }
 
 static void release_product(gd_device *d, void *prepared) {
     (void)d;
     free_product(prepared);
-    gd_cuda_host->release(prepared);
 }
 
 /* --- the kernel ------------------------------------------------------------------------------- */
@@ -270,7 +258,6 @@ static cublasStatus_t queue_product(const gd_kernel_call *call, const product *p
 /* The device's lock is held, so that a product that several threads run has one bias at a time. */
 static gd_status run_product(gd_kernel_call *call) {
     product *p = call->prepared;
-    if (p->tiled) return p->tiled->run(call);
     gd_status entered = gd_cuda_enter_context(call->device);
     if (entered != GD_OK) return entered;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
@@ -287,7 +274,31 @@ static gd_status run_product(gd_kernel_call *call) {
         (long long)q->n);
 }
 
-/*kernel matmul.cublaslt, linear.cublaslt  rank 20  run run_product  match match_OP  prepare prepare_OP  release release_product
+/* A number of the algorithm's configuration; -1: unknown. */
+static int read_config(const product *p, cublasLtMatmulAlgoConfigAttributes_t name) {
+    int32_t value = -1;
+    size_t written;
+    const cublasStatus_t status = gd_cuda_cublaslt()->cublasLtMatmulAlgoConfigGetAttribute(
+        &p->algorithm, name, &value, sizeof value, &written);
+    return status == CUBLAS_STATUS_SUCCESS ? value : -1;
+}
+
+/* The tile is a cublasLtMatmulTile_t. */
+static void describe_product(const gd_kernel_call *call, char *text, size_t size) {
+    const product *p = call->prepared;
+    char workspace[32], launches[32] = "";
+    if (p->problem.outer_count > 1)
+        snprintf(launches, sizeof launches, ", %lld launches", (long long)p->problem.outer_count);
+    snprintf(text, size, "algorithm %d, tile %d, split %d%s%s",
+             read_config(p, CUBLASLT_ALGO_CONFIG_ID), read_config(p, CUBLASLT_ALGO_CONFIG_TILE_ID),
+             read_config(p, CUBLASLT_ALGO_CONFIG_SPLITK_NUM), launches,
+             gd_cuda_workspace_text(p->workspace_bytes, workspace, sizeof workspace));
+}
+
+/*kernel matmul.cublaslt, linear.cublaslt  rank 20  run run_product  match match_OP
+ *        prepare prepare_OP  release release_product  describe describe_product
+ * cuBLASLt's first proposal for matrices with contiguous rows or columns; f32 in tf32 if that is
+ * allowed.
  */
 
 #include "ops/matmul/cuda/matmul_cublaslt.gen.h"

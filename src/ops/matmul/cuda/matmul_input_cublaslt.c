@@ -14,13 +14,6 @@ struct gd_input_product {
     bool wide; /* f64 */
 };
 
-static cudaDataType type_of(gd_dtype dtype) {
-    return dtype == GD_F64    ? CUDA_R_64F
-           : dtype == GD_F32  ? CUDA_R_32F
-           : dtype == GD_BF16 ? CUDA_R_16BF
-                              : CUDA_R_16F;
-}
-
 static bool describe_product(const gd_kernel_call *call, gd_input_product *p, gd_dtype dtype,
                              int64_t m, int64_t n, int64_t k) {
     const gd_cublaslt *lt = gd_cuda_cublaslt();
@@ -33,10 +26,10 @@ static bool describe_product(const gd_kernel_call *call, gd_input_product *p, gd
                                         p->wide ? CUDA_R_64F : CUDA_R_32F) == 0 &&
            lt->cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSA,
                                               &transposed, sizeof transposed) == 0 &&
-           lt->cublasLtMatrixLayoutCreate(&p->w, type_of(dtype), (uint64_t)k, (uint64_t)n, k) ==
-               0 &&
-           lt->cublasLtMatrixLayoutCreate(&p->x, type_of(dtype), (uint64_t)k, (uint64_t)m, k) ==
-               0 &&
+           lt->cublasLtMatrixLayoutCreate(&p->w, gd_cuda_cublaslt_type(dtype), (uint64_t)k,
+                                          (uint64_t)n, k) == 0 &&
+           lt->cublasLtMatrixLayoutCreate(&p->x, gd_cuda_cublaslt_type(dtype), (uint64_t)k,
+                                          (uint64_t)m, k) == 0 &&
            lt->cublasLtMatrixLayoutCreate(&p->y, p->wide ? CUDA_R_64F : CUDA_R_32F, (uint64_t)n,
                                           (uint64_t)m, n) == 0;
 }

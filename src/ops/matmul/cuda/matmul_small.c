@@ -6,6 +6,7 @@
  */
 #include "ops/matmul/cuda/matmul_small.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "gradus/ops.h"
@@ -292,7 +293,9 @@ static gd_status run_steps(gd_kernel_call *call) {
     return status;
 }
 
-/*kernel elementwise_list.matmul_small  rank 20  checked  run run_steps  match match_steps  workspace steps_workspace
+/*kernel elementwise_list.matmul_small  rank 20  checked  run run_steps  match match_steps
+ *        workspace steps_workspace
+ * The steps of gradient descent of several linear layers in one launch.
  */
 
 /* --- kernels ---------------------------------------------------------------------------------- */
@@ -313,6 +316,13 @@ static gd_status prepare_division(const gd_small_launch *described, void **prepa
 static void release_division(gd_device *d, void *prepared) {
     (void)d;
     gd_cuda_host->release(prepared);
+}
+
+static void describe_division(const gd_kernel_call *call, char *text, size_t size) {
+    const gd_small_division *division = call->prepared;
+    const tile_size *t = &tiles[division->tile];
+    snprintf(text, size, "tiles %dx%d, %d part%s", t->rows, t->columns, division->parts,
+             division->parts == 1 ? "" : "s");
 }
 
 #define SMALL_PRODUCT(name)                                                                       \
@@ -339,7 +349,10 @@ SMALL_PRODUCT(linear_grad)
 SMALL_PRODUCT(linear_step)
 
 /*kernel matmul.small, linear.small, linear_relu.small, matmul_relu_grad.small, linear_grad.small,
- *        linear_step.small  rank 30  checked  run run_OP  match match_OP  prepare prepare_OP  release release_division
+ *        linear_step.small  rank 30  checked  run run_OP  match match_OP  prepare prepare_OP
+ *        release release_division  describe describe_division
+ * f32 products of at most 2^27 multiply-adds in one launch, with bias, ReLU or a step as the
+ * epilogue.
  */
 
 #include "ops/matmul/cuda/matmul_small.gen.h"

@@ -104,7 +104,7 @@ static gd_reduction moments_reduction(const gd_view *x, gd_view *mean, gd_view *
 }
 
 /*kernel batch_norm.channels  rank 10  wide
- * All floats.
+ * All floats; a task computes channels.
  */
 static size_t batch_norm_channels_workspace(const gd_kernel_call *k) {
     batch_norm_job j;
@@ -234,7 +234,7 @@ static size_t sums_bytes(const batch_norm_job *j) {
 }
 
 /*kernel batch_norm_grad.channels  rank 10  wide
- * All floats.
+ * All floats; a task computes channels.
  */
 static size_t batch_norm_grad_channels_workspace(const gd_kernel_call *k) {
     batch_norm_job j;

@@ -45,12 +45,9 @@ static void fold_task(void *arg, int64_t task) {
     for (int64_t c = from; c < to; c++) fold_channel(j, c);
 }
 
-/*kernel norm_fold.channels  rank 10  contiguous
- * f32 and f64.
+/*kernel norm_fold.channels  rank 10  contiguous  dtypes f32 f64
+ * A task scales the weights of some channels.
  */
-static bool norm_fold_channels_match(const gd_kernel_call *k) {
-    return k->in[0].dtype == GD_F32 || k->in[0].dtype == GD_F64;
-}
 
 static gd_status norm_fold_channels_run(gd_kernel_call *k) {
     fold_job j = {

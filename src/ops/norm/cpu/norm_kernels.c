@@ -107,7 +107,7 @@ static gd_status run_forward(norm_job *j, const gd_kernel_call *k, const void *w
 }
 
 /*kernel layer_norm.rows  rank 10  wide
- * All floats.
+ * All floats; a task computes rows.
  */
 static gd_status layer_norm_rows_run(gd_kernel_call *k) {
     const gd_layer_norm_options *o = k->attrs;
@@ -120,7 +120,7 @@ static gd_status layer_norm_rows_run(gd_kernel_call *k) {
 }
 
 /*kernel rms_norm.rows  rank 10  wide
- * All floats.
+ * All floats; a task computes rows.
  */
 static gd_status rms_norm_rows_run(gd_kernel_call *k) {
     const gd_rms_norm_options *o = k->attrs;
@@ -133,7 +133,7 @@ static gd_status rms_norm_rows_run(gd_kernel_call *k) {
 }
 
 /*kernel group_norm.rows  rank 10  wide
- * All floats.
+ * All floats; a task computes rows.
  */
 static gd_status group_norm_rows_run(gd_kernel_call *k) {
     const gd_group_norm_options *o = k->attrs;
@@ -147,7 +147,7 @@ static gd_status group_norm_rows_run(gd_kernel_call *k) {
 }
 
 /*kernel instance_norm_train.rows  rank 10  wide
- * All floats. The running variance is recomputed from 1 / sqrt(variance + eps), up to rounding.
+ * All floats; the running variance is recomputed from 1 / sqrt(variance + eps), up to rounding.
  */
 static size_t instance_norm_train_rows_workspace(const gd_kernel_call *k) {
     return 2 * sizeof(double) * (size_t)(k->in[0].dims[0] * k->in[0].dims[1]);
@@ -258,7 +258,7 @@ static void init_norm_grad(norm_job *j, const gd_kernel_call *k) {
 }
 
 /*kernel row_norm_grad.rows  rank 10  wide
- * All floats.
+ * All floats; a task computes rows.
  */
 static size_t row_norm_grad_rows_workspace(const gd_kernel_call *k) {
     norm_job j;
@@ -317,12 +317,12 @@ static void window_task(void *arg, int64_t task) {
     }
 }
 
-/*kernel window_sum.rows  rank 10  wide
- * Floats, windows of at most 64.
+/*kernel window_sum.rows  rank 10  wide  dtypes f16 bf16 f32 f64
+ * Windows of at most 64 along an axis, as sums of rows.
  */
 static bool window_sum_rows_match(const gd_kernel_call *k) {
     const gd_window_sum_options *o = k->attrs;
-    return o->size >= 1 && o->size <= WINDOW_ROWS && gd_dtype_is_float(k->in[0].dtype);
+    return o->size >= 1 && o->size <= WINDOW_ROWS;
 }
 static gd_status window_sum_rows_run(gd_kernel_call *k) {
     const gd_window_sum_options *o = k->attrs;

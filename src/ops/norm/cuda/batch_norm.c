@@ -257,21 +257,35 @@ static size_t batch_norm_workspace(const gd_kernel_call *call) {
 
 /* Two kernels for each op: the second has its operands copied to row-major order. */
 
-/*kernel batch_norm.channels, batch_norm_relu.channels  rank 20  checked  strided  run run_OP  match batch_norm_match  workspace batch_norm_workspace
+/*kernel batch_norm.channels, batch_norm_relu.channels  rank 20  checked  strided  run run_OP
+ *        match batch_norm_match  workspace batch_norm_workspace
+ * Images with contiguous planes or channels last; sums of channels in parts.
  */
-/*kernel batch_norm_add.channels, batch_norm_add_relu.channels  rank 20  checked  strided  run run_OP  match batch_norm_add_match  workspace batch_norm_workspace
+/*kernel batch_norm_add.channels, batch_norm_add_relu.channels  rank 20  checked  strided
+ *        run run_OP  match batch_norm_add_match  workspace batch_norm_workspace
+ * The same, with an addition and relu after it.
  */
-/*kernel batch_norm_grad.channels, batch_norm_relu_grad_from_x.channels  rank 20  checked  strided  run run_OP  match batch_norm_grad_match  workspace batch_norm_workspace
+/*kernel batch_norm_grad.channels, batch_norm_relu_grad_from_x.channels  rank 20  checked  strided
+ *        run run_OP  match batch_norm_grad_match  workspace batch_norm_workspace
+ * The gradients, for the same layouts.
  */
-/*kernel batch_norm_relu_grad.channels  rank 20  checked  strided  run run_OP  match batch_norm_relu_grad_match  workspace batch_norm_workspace
+/*kernel batch_norm_relu_grad.channels  rank 20  checked  strided  run run_OP
+ *        match batch_norm_relu_grad_match  workspace batch_norm_workspace
+ * The gradients with that of relu, for the same layouts.
  */
-/*kernel batch_norm_add_relu_grad.channels, batch_norm_add_relu_sum_grad.channels  rank 20  checked  strided  run run_OP  match batch_norm_add_relu_grad_match  workspace batch_norm_workspace
+/*kernel batch_norm_add_relu_grad.channels, batch_norm_add_relu_sum_grad.channels  rank 20  checked
+ *        strided  run run_OP  match batch_norm_add_relu_grad_match  workspace batch_norm_workspace
+ * The gradients with those of addition and relu, for the same layouts.
  */
-/*kernel batch_norm.row_major, batch_norm_relu.row_major, batch_norm_add.row_major, batch_norm_add_relu.row_major,
- *        batch_norm_grad.row_major, batch_norm_relu_grad.row_major,
- *        batch_norm_relu_grad_from_x.row_major  rank 10  checked  contiguous  run run_OP  workspace batch_norm_workspace
+/*kernel batch_norm.row_major, batch_norm_relu.row_major, batch_norm_add.row_major,
+ *        batch_norm_add_relu.row_major, batch_norm_grad.row_major, batch_norm_relu_grad.row_major,
+ *        batch_norm_relu_grad_from_x.row_major  rank 10  checked  contiguous  run run_OP
+ *        workspace batch_norm_workspace
+ * All other layouts, by row-major copies.
  */
-/*kernel batch_norm_add_relu_grad.row_major, batch_norm_add_relu_sum_grad.row_major  rank 10  checked  contiguous  run run_OP  match has_gz  workspace batch_norm_workspace
+/*kernel batch_norm_add_relu_grad.row_major, batch_norm_add_relu_sum_grad.row_major  rank 10
+ *        checked  contiguous  run run_OP  match has_gz  workspace batch_norm_workspace
+ * All other layouts, by row-major copies.
  */
 
 #include "ops/norm/cuda/batch_norm.gen.h"

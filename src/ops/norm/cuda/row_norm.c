@@ -283,11 +283,17 @@ static size_t row_norm_grad_workspace(const gd_kernel_call *call) {
     return x->dims[2] != 1 ? planes : partials;
 }
 
-/*kernel layer_norm.rows, rms_norm.rows, group_norm.rows  checked  contiguous  mixed  run run_OP  match match_OP
+/*kernel layer_norm.rows, rms_norm.rows, group_norm.rows  checked  contiguous  mixed  run run_OP
+ *        match match_OP
+ * A warp or a block computes a row.
  */
-/*kernel instance_norm_train.rows  checked  contiguous  run run_instance_norm_train  workspace instance_norm_train_workspace
+/*kernel instance_norm_train.rows  checked  contiguous  run run_instance_norm_train
+ *        workspace instance_norm_train_workspace
+ * A block computes a plane; then the running statistics.
  */
-/*kernel row_norm_grad.rows  checked  contiguous  mixed  run run_row_norm_grad  match match_row_norm_grad  workspace row_norm_grad_workspace
+/*kernel row_norm_grad.rows  checked  contiguous  mixed  run run_row_norm_grad
+ *        match match_row_norm_grad  workspace row_norm_grad_workspace
+ * A warp or a block computes a row; then the sums of the weights' gradients.
  */
 
 #include "ops/norm/cuda/row_norm.gen.h"

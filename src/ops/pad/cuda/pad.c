@@ -25,6 +25,7 @@ static gd_status run_pad(gd_kernel_call *call) {
 }
 
 /*kernel pad.mapped  checked  run run_OP
+ * A copy with a map for each padded axis.
  */
 
 #include "ops/pad/cuda/pad.gen.h"

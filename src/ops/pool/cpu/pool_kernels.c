@@ -89,8 +89,6 @@ static double long_sum_f64(const double *x, int64_t n) {
 
 static int64_t axes_product(const int64_t size[AXES]) { return size[0] * size[1] * size[2]; }
 
-static bool has_float_input(const gd_kernel_call *k) { return gd_dtype_is_float(k->in[0].dtype); }
-
 /* Bytes of the tables of windows. */
 static size_t window_table_bytes(const gd_view *x, const gd_view *y, const gd_kernel_call *k) {
     const gd_pool form = gd_pool_of(k, x, y);
@@ -160,29 +158,10 @@ static void run_planes(pool_job *p, void (*body)(void *arg, int64_t task)) {
 
 /* --- max pooling ------------------------------------------------------------------------------ */
 
-/*kernel max_pool1d.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel max_pool2d.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel max_pool3d.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel max_pool1d_with_indices.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel max_pool2d_with_indices.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel max_pool3d_with_indices.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel adaptive_max_pool1d.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel adaptive_max_pool2d.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel adaptive_max_pool3d.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel adaptive_max_pool1d_with_indices.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel adaptive_max_pool2d_with_indices.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
- */
-/*kernel adaptive_max_pool3d_with_indices.planes  rank 10  wide  run max_run  match has_float_input  workspace forward_bytes
+/*kernel max_pool{1,2,3}d.planes, max_pool{1,2,3}d_with_indices.planes,
+ *        adaptive_max_pool{1,2,3}d.planes, adaptive_max_pool{1,2,3}d_with_indices.planes  rank 10
+ *        wide  run max_run  dtypes f16 bf16 f32 f64  workspace forward_bytes
+ * A task computes planes; windows that lie inside the image run as vectors.
  */
 static void max_task(void *arg, int64_t task) {
     const pool_job *p = arg;
@@ -199,17 +178,9 @@ static gd_status max_run(gd_kernel_call *k) {
 
 /* --- average pooling -------------------------------------------------------------------------- */
 
-/*kernel avg_pool1d.planes  rank 10  wide  run average_run  match has_float_input  workspace forward_bytes
- */
-/*kernel avg_pool2d.planes  rank 10  wide  run average_run  match has_float_input  workspace forward_bytes
- */
-/*kernel avg_pool3d.planes  rank 10  wide  run average_run  match has_float_input  workspace forward_bytes
- */
-/*kernel adaptive_avg_pool1d.planes  rank 10  wide  run average_run  match has_float_input  workspace forward_bytes
- */
-/*kernel adaptive_avg_pool2d.planes  rank 10  wide  run average_run  match has_float_input  workspace forward_bytes
- */
-/*kernel adaptive_avg_pool3d.planes  rank 10  wide  run average_run  match has_float_input  workspace forward_bytes
+/*kernel avg_pool{1,2,3}d.planes, adaptive_avg_pool{1,2,3}d.planes  rank 10  wide  run average_run
+ *        dtypes f16 bf16 f32 f64  workspace forward_bytes
+ * A task computes planes; windows that lie inside the image run as vectors.
  */
 static void average_task(void *arg, int64_t task) {
     const pool_job *p = arg;
@@ -223,9 +194,9 @@ static gd_status average_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/*kernel avg_pool_grad.planes  rank 10  wide  run average_grad_run  match has_float_input  workspace backward_bytes
- */
-/*kernel adaptive_avg_pool_grad.planes  rank 10  wide  run average_grad_run  match has_float_input  workspace backward_bytes
+/*kernel avg_pool_grad.planes, adaptive_avg_pool_grad.planes  rank 10  wide  run average_grad_run
+ *        dtypes f16 bf16 f32 f64  workspace backward_bytes
+ * A task adds the gradients of the windows of its planes.
  */
 static void average_grad_task(void *arg, int64_t task) {
     const pool_job *p = arg;
@@ -262,7 +233,7 @@ static gd_status check_pool_indices(const pool_job *p) {
 }
 
 static bool has_fast_indices(const gd_kernel_call *k) {
-    return has_float_input(k) && (k->in[1].dtype == GD_I32 || k->in[1].dtype == GD_I64);
+    return k->in[1].dtype == GD_I32 || k->in[1].dtype == GD_I64;
 }
 
 #define DEFINE_INDEX_TASK(name, function)                                                      \
@@ -278,7 +249,9 @@ static bool has_fast_indices(const gd_kernel_call *k) {
 DEFINE_INDEX_TASK(scatter_task, scatter_plane)
 DEFINE_INDEX_TASK(gather_task, gather_plane)
 
-/*kernel pool_scatter.planes  rank 10  wide  run scatter_run  match has_fast_indices
+/*kernel pool_scatter.planes  rank 10  wide  run scatter_run  dtypes f16 bf16 f32 f64
+ *        match has_fast_indices
+ * A task adds the gradients of its planes where the indices say.
  */
 static gd_status scatter_run(gd_kernel_call *k) {
     pool_job p;
@@ -288,7 +261,9 @@ static gd_status scatter_run(gd_kernel_call *k) {
     return check_pool_indices(&p);
 }
 
-/*kernel pool_gather.planes  rank 10  wide  run gather_run  match has_fast_indices
+/*kernel pool_gather.planes  rank 10  wide  run gather_run  dtypes f16 bf16 f32 f64
+ *        match has_fast_indices
+ * A task reads its planes where the indices say.
  */
 static gd_status gather_run(gd_kernel_call *k) {
     pool_job p;

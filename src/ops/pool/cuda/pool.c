@@ -402,18 +402,27 @@ static gd_status run_avg_pool_grad(gd_kernel_call *call) {
     return launch_pool(call, &avg_grad_kernels[vector > 1][dtype], &p, x, y, NULL, n, p.in, 1);
 }
 
-/*kernel max_pool{1,2,3}d.windows, max_pool{1,2,3}d_with_indices.windows, adaptive_max_pool{1,2,3}d.windows,
- *        adaptive_max_pool{1,2,3}d_with_indices.windows  checked  strided  run run_max_pool  match match_forward
+/*kernel max_pool{1,2,3}d.windows, max_pool{1,2,3}d_with_indices.windows,
+ *        adaptive_max_pool{1,2,3}d.windows, adaptive_max_pool{1,2,3}d_with_indices.windows  checked
+ *        strided  run run_max_pool  match match_forward
+ * A thread computes an element, or a vector of channels; a warp shares a large window.
  */
-/*kernel avg_pool{1,2,3}d.windows, adaptive_avg_pool{1,2,3}d.windows  checked  strided  run run_avg_pool  match match_forward
+/*kernel avg_pool{1,2,3}d.windows, adaptive_avg_pool{1,2,3}d.windows  checked  strided
+ *        run run_avg_pool  match match_forward
+ * A thread computes an element, or a vector of channels; a warp shares a large window.
  */
-/*kernel avg_pool_grad.windows, adaptive_avg_pool_grad.windows  checked  strided  run run_avg_pool_grad  match match_avg_pool_grad
+/*kernel avg_pool_grad.windows, adaptive_avg_pool_grad.windows  checked  strided
+ *        run run_avg_pool_grad  match match_avg_pool_grad
+ * A thread adds the gradients of all windows of an element.
  */
 /*kernel pool_scatter.windows  checked  strided  run run_scatter  match match_scatter
+ * A thread adds the gradients of all windows whose index is its element.
  */
 /*kernel pool_scatter_relu.windows  checked  strided  run run_scatter  match match_scatter_relu
+ * The same, where relu let the element through.
  */
 /*kernel pool_gather.windows  checked  strided  run run_gather  match match_gather
+ * A thread reads the element of its index.
  */
 
 #include "ops/pool/cuda/pool.gen.h"

@@ -82,6 +82,7 @@ static gd_status run_normal(gd_kernel_call *k, double mean, double std) {
 }
 
 /*kernel uniform.vector  rank 10  contiguous
+ * Blocks of random words, as vectors.
  */
 static gd_status uniform_vector_run(gd_kernel_call *k) {
     const gd_uniform_options *o = k->attrs;
@@ -89,10 +90,12 @@ static gd_status uniform_vector_run(gd_kernel_call *k) {
 }
 
 /*kernel rand_like.vector  rank 10  contiguous
+ * As uniform.
  */
 static gd_status rand_like_vector_run(gd_kernel_call *k) { return run_uniform(k, 0, 1); }
 
 /*kernel normal.vector  rank 10  contiguous
+ * Pairs of normals from blocks of random words, as vectors.
  */
 static gd_status normal_vector_run(gd_kernel_call *k) {
     const gd_normal_options *o = k->attrs;
@@ -100,6 +103,7 @@ static gd_status normal_vector_run(gd_kernel_call *k) {
 }
 
 /*kernel randn_like.vector  rank 10  contiguous
+ * As normal.
  */
 static gd_status randn_like_vector_run(gd_kernel_call *k) { return run_normal(k, 0, 1); }
 
@@ -141,6 +145,7 @@ static void bernoulli_task(void *arg, int64_t task) {
 }
 
 /*kernel bernoulli.vector  rank 10  contiguous
+ * Compares random words with the probabilities, as vectors.
  */
 static gd_status bernoulli_vector_run(gd_kernel_call *k) {
     const gd_view *p = &k->in[0];
@@ -195,6 +200,7 @@ static void dropout_task(void *arg, int64_t task) {
 }
 
 /*kernel dropout_train.vector  rank 10  contiguous
+ * Mask and result in one pass.
  */
 static gd_status dropout_train_vector_run(gd_kernel_call *k) {
     const gd_dropout_train_options *o = k->attrs;
@@ -225,13 +231,12 @@ static void masked_scale_task(void *arg, int64_t task) {
     GD_ISA_CALL(gd_dropout_f32)(n, j->x + from, j->mask + from, j->scale, j->y + from);
 }
 
-/*kernel masked_scale.vector  rank 20  wide
- * The usual gradient of dropout: f32, f16 or bf16, and a mask of the same shape.
+/*kernel masked_scale.vector  rank 20  wide  dtypes f16 bf16 f32
+ * The usual gradient of dropout, with a mask of the same shape.
  */
 static bool masked_scale_vector_match(const gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *mask = &k->in[1];
-    bool same = x->rank == mask->rank && gd_dtype_is_float(x->dtype) && x->dtype != GD_F64 &&
-                mask->dtype == GD_BOOL;
+    bool same = x->rank == mask->rank && mask->dtype == GD_BOOL;
     for (int d = 0; d < x->rank && same; d++) same = x->dims[d] == mask->dims[d];
     return same && k->out[0].dtype == x->dtype;
 }
@@ -274,6 +279,7 @@ static void randint_task(void *arg, int64_t task) {
 }
 
 /*kernel randint.vector  rank 10  contiguous
+ * Blocks of random words, as vectors.
  */
 static gd_status randint_vector_run(gd_kernel_call *k) {
     const gd_randint_options *o = k->attrs;

@@ -188,11 +188,13 @@ static gd_status run_multinomial(gd_kernel_call *call) {
     return gd_cuda_launch_each(d, &multinomial_rank, p.rows * p.classes, &p);
 }
 
-/*kernel random_key.elements, key_words.elements, key_normals.elements, key_mask.elements, uniform.elements,
- *        rand_like.elements, normal.elements, randn_like.elements, randint.elements, bernoulli.elements,
- *        dropout_train.elements  checked  run run_OP
+/*kernel random_key.elements, key_words.elements, key_normals.elements, key_mask.elements,
+ *        uniform.elements, rand_like.elements, normal.elements, randn_like.elements,
+ *        randint.elements, bernoulli.elements, dropout_train.elements  checked  run run_OP
+ * A thread computes a block of four random words and the elements that use them.
  */
 /*kernel multinomial.elements  checked  run run_multinomial  workspace multinomial_workspace
+ * Draws from the running sums of each row.
  */
 
 #include "ops/random/cuda/random.gen.h"

@@ -264,7 +264,7 @@ static size_t recurrent_sequence_scratch(const gd_kernel_call *k) {
 }
 
 /*kernel recurrent.sequence  rank 10  wide
- * All floats.
+ * All floats; one product for the inputs of a chunk of steps, and one for each step.
  */
 static size_t recurrent_sequence_workspace(const gd_kernel_call *k) {
     recurrent_job j;
@@ -352,7 +352,7 @@ static gd_status accumulate_state_grad(const recurrent_job *j, int64_t from, int
 }
 
 /*kernel recurrent_grad.sequence  rank 10  wide  scratch recurrent_sequence_scratch
- * All floats.
+ * All floats; one product for each step, from the last to the first.
  */
 static size_t recurrent_grad_sequence_workspace(const gd_kernel_call *k) {
     return (size_t)k->out[1].dims[2] * (k->in[3].dtype == GD_F64 ? 8 : 4);

@@ -8,6 +8,7 @@
 #include "ops/recurrent/cuda/recurrent_args.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/kernels.h"
@@ -291,8 +292,9 @@ static gd_status prepare_forward(const gd_kernel_call *call, void **prepared, si
     forward_plan *plan = gd_cuda_host->allocate(sizeof *plan);
     if (!plan) return gd_cuda_host->fail(GD_E_MEMORY, "no memory to prepare a recurrent layer");
     memset(plan, 0, sizeof *plan);
-    plan->product =
-        gd_input_product_new(call, x->dtype, rows, w_ih->dims[0], x->dims[2], &plan->scratch_bytes);
+    if (gd_input_product_new) /* the build has cuBLASLt's header */
+        plan->product = gd_input_product_new(call, x->dtype, rows, w_ih->dims[0], x->dims[2],
+                                             &plan->scratch_bytes);
     plan->work = layout_forward(call, plan->product ? 0 : x->dims[2]);
     *workspace = plan->work.bytes;
     if (plan->product) {
@@ -357,9 +359,30 @@ static gd_status run_backward(gd_kernel_call *call) {
     return launch_recurrent(call, &p, &w);
 }
 
-/*kernel recurrent.steps  checked  contiguous  run run_forward  match match_forward  prepare prepare_forward  release release_forward
+/* Where the weights are while all steps run. */
+static const char *weights_text(const work_layout *w) {
+    return w->resident ? "weights in registers"
+           : w->packs  ? "weights in global memory"
+                       : "weights in shared memory";
+}
+static void describe_forward(const gd_kernel_call *call, char *text, size_t size) {
+    const forward_plan *plan = call->prepared;
+    snprintf(text, size, "%s%s", weights_text(&plan->work),
+             plan->product ? ", input by cuBLASLt" : "");
+}
+static void describe_backward(const gd_kernel_call *call, char *text, size_t size) {
+    const work_layout w = layout_backward(call);
+    snprintf(text, size, "%s", weights_text(&w));
+}
+
+/*kernel recurrent.steps  checked  contiguous  run run_forward  match match_forward
+ *        prepare prepare_forward  release release_forward  describe describe_forward
+ * All steps in one launch; blocks keep their weights, and exchange the hidden state after each
+ * step.
  */
-/*kernel recurrent_grad.steps  checked  contiguous  run run_backward  match match_backward  workspace backward_bytes
+/*kernel recurrent_grad.steps  checked  contiguous  run run_backward  match match_backward
+ *        workspace backward_bytes  describe describe_backward
+ * All steps from the last to the first in one launch, in the same way.
  */
 
 #include "ops/recurrent/cuda/recurrent.gen.h"

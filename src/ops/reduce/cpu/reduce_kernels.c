@@ -43,7 +43,7 @@ static bool converts_exactly(const gd_kernel_call *k) {
 }
 
 /*kernel sum.blocked  rank 10  run sum_blocked_run  workspace sum_blocked_workspace
- * Any strides and dtypes.
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static bool sum_blocked_match(const gd_kernel_call *k) { return converts_exactly(k); }
 static gd_reduction sum_request(const gd_kernel_call *k) {
@@ -55,7 +55,7 @@ static gd_reduction sum_request(const gd_kernel_call *k) {
 REDUCTION(sum)
 
 /*kernel mean.blocked  rank 10  run mean_blocked_run  workspace mean_blocked_workspace
- * Any strides and dtypes.
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static gd_reduction mean_request(const gd_kernel_call *k) {
     const gd_mean_options *o = k->attrs;
@@ -66,7 +66,7 @@ static gd_reduction mean_request(const gd_kernel_call *k) {
 REDUCTION(mean)
 
 /*kernel prod.blocked  rank 10  run prod_blocked_run  workspace prod_blocked_workspace
- * Any strides and dtypes.
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static bool prod_blocked_match(const gd_kernel_call *k) { return converts_exactly(k); }
 static gd_reduction prod_request(const gd_kernel_call *k) {
@@ -78,7 +78,7 @@ static gd_reduction prod_request(const gd_kernel_call *k) {
 REDUCTION(prod)
 
 /*kernel max.blocked  rank 10  run max_blocked_run  workspace max_blocked_workspace
- * Any strides and dtypes.
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static gd_reduction max_request(const gd_kernel_call *k) {
     const gd_max_options *o = k->attrs;
@@ -87,7 +87,7 @@ static gd_reduction max_request(const gd_kernel_call *k) {
 REDUCTION(max)
 
 /*kernel min.blocked  rank 10  run min_blocked_run  workspace min_blocked_workspace
- * Any strides and dtypes.
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static gd_reduction min_request(const gd_kernel_call *k) {
     const gd_min_options *o = k->attrs;
@@ -96,7 +96,7 @@ static gd_reduction min_request(const gd_kernel_call *k) {
 REDUCTION(min)
 
 /*kernel any.blocked  rank 10  run any_blocked_run  workspace any_blocked_workspace
- * Any strides and dtypes.
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static gd_reduction any_request(const gd_kernel_call *k) {
     const gd_any_options *o = k->attrs;
@@ -105,7 +105,7 @@ static gd_reduction any_request(const gd_kernel_call *k) {
 REDUCTION(any)
 
 /*kernel all.blocked  rank 10  run all_blocked_run  workspace all_blocked_workspace
- * Any strides and dtypes.
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static gd_reduction all_request(const gd_kernel_call *k) {
     const gd_all_options *o = k->attrs;
@@ -130,7 +130,7 @@ static gd_reduction index_reduction_of(const gd_kernel_call *k, gd_fold fold, in
 }
 
 /*kernel argmax.blocked  rank 10  run argmax_blocked_run  workspace argmax_blocked_workspace
- * Any strides and dtypes.
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static gd_reduction argmax_request(const gd_kernel_call *k) {
     const gd_argmax_options *o = k->attrs;
@@ -139,7 +139,7 @@ static gd_reduction argmax_request(const gd_kernel_call *k) {
 REDUCTION(argmax)
 
 /*kernel argmin.blocked  rank 10  run argmin_blocked_run  workspace argmin_blocked_workspace
- * Any strides and dtypes.
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static gd_reduction argmin_request(const gd_kernel_call *k) {
     const gd_argmin_options *o = k->attrs;
@@ -147,8 +147,9 @@ static gd_reduction argmin_request(const gd_kernel_call *k) {
 }
 REDUCTION(argmin)
 
-/*kernel max_with_index.blocked  rank 10  run max_with_index_blocked_run  workspace max_with_index_blocked_workspace
- * Any strides and dtypes.
+/*kernel max_with_index.blocked  rank 10  run max_with_index_blocked_run
+ *        workspace max_with_index_blocked_workspace
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static gd_reduction max_with_index_request(const gd_kernel_call *k) {
     const gd_max_with_index_options *o = k->attrs;
@@ -156,8 +157,9 @@ static gd_reduction max_with_index_request(const gd_kernel_call *k) {
 }
 REDUCTION(max_with_index)
 
-/*kernel min_with_index.blocked  rank 10  run min_with_index_blocked_run  workspace min_with_index_blocked_workspace
- * Any strides and dtypes.
+/*kernel min_with_index.blocked  rank 10  run min_with_index_blocked_run
+ *        workspace min_with_index_blocked_workspace
+ * Any strides and dtypes, in blocks whose order depends on the shape alone.
  */
 static gd_reduction min_with_index_request(const gd_kernel_call *k) {
     const gd_min_with_index_options *o = k->attrs;
@@ -166,7 +168,7 @@ static gd_reduction min_with_index_request(const gd_kernel_call *k) {
 REDUCTION(min_with_index)
 
 /*kernel var.blocked  rank 10  run var_blocked_run  workspace var_blocked_workspace
- * Any strides, all floats.
+ * Any strides and all floats, in blocks whose order depends on the shape alone.
  */
 static gd_reduction var_request(const gd_kernel_call *k) {
     const gd_var_options *o = k->attrs;
@@ -179,7 +181,7 @@ static gd_reduction var_request(const gd_kernel_call *k) {
 REDUCTION(var)
 
 /*kernel std.blocked  rank 10  run std_blocked_run  workspace std_blocked_workspace
- * Any strides, all floats.
+ * Any strides and all floats, in blocks whose order depends on the shape alone.
  */
 static gd_reduction std_request(const gd_kernel_call *k) {
     const gd_std_options *o = k->attrs;
@@ -191,8 +193,9 @@ static gd_reduction std_request(const gd_kernel_call *k) {
 }
 REDUCTION(std)
 
-/*kernel logsumexp.blocked  rank 10  run logsumexp_blocked_run  workspace logsumexp_blocked_workspace
- * Any strides, all floats.
+/*kernel logsumexp.blocked  rank 10  run logsumexp_blocked_run
+ *        workspace logsumexp_blocked_workspace
+ * Any strides and all floats, in blocks whose order depends on the shape alone.
  */
 static gd_reduction logsumexp_request(const gd_kernel_call *k) {
     const gd_logsumexp_options *o = k->attrs;
@@ -204,7 +207,7 @@ static gd_reduction logsumexp_request(const gd_kernel_call *k) {
 REDUCTION(logsumexp)
 
 /*kernel norm.blocked  rank 10  run norm_blocked_run  workspace norm_blocked_workspace
- * Any strides, all floats.
+ * Any strides and all floats, in blocks whose order depends on the shape alone.
  */
 static gd_reduction norm_request(const gd_kernel_call *k) {
     const gd_norm_options *o = k->attrs;

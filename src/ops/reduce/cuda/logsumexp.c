@@ -33,6 +33,7 @@ static gd_status run_logsumexp(gd_kernel_call *call) {
 }
 
 /*kernel logsumexp.rows  checked  contiguous  run run_logsumexp  match logsumexp_match
+ * Axes that follow each other, by the kernels of softmax.
  */
 
 #include "ops/reduce/cuda/logsumexp.gen.h"

@@ -245,8 +245,10 @@ REDUCTION_OVER_AXIS(argmin)
 REDUCTION_OVER_AXIS(max_with_index)
 REDUCTION_OVER_AXIS(min_with_index)
 
-/*kernel sum.blocks, mean.blocks, prod.blocks, any.blocks, all.blocks, max.blocks, min.blocks, argmax.blocks,
- *        argmin.blocks, max_with_index.blocks, min_with_index.blocks  checked  run run_OP  workspace OP_workspace
+/*kernel sum.blocks, mean.blocks, prod.blocks, any.blocks, all.blocks, max.blocks, min.blocks,
+ *        argmax.blocks, argmin.blocks, max_with_index.blocks, min_with_index.blocks  checked
+ *        run run_OP  workspace OP_workspace
+ * A warp, a block or several parts for each result; the order depends on the shape alone.
  */
 
 #include "ops/reduce/cuda/reduce.gen.h"

@@ -35,8 +35,6 @@ typedef struct {
 
 /* --- setup ------------------------------------------------------------------------------------ */
 
-static bool has_float_input(const gd_kernel_call *k) { return gd_dtype_is_float(k->in[0].dtype); }
-
 static int64_t task_count(const gd_resize_form *f) {
     return f->planes < MAX_TASKS ? f->planes : MAX_TASKS;
 }
@@ -76,7 +74,9 @@ static void run_planes(const gd_kernel_call *k, const gd_view *x, const gd_view 
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-/*kernel resize.planes  rank 10  wide  run resize_run  match has_float_input  workspace forward_bytes
+/*kernel resize.planes  rank 10  wide  run resize_run  dtypes f16 bf16 f32 f64
+ *        workspace forward_bytes
+ * A task interpolates planes row by row: first along depth and height, then along the width.
  */
 static void resize_task(void *arg, int64_t task) {
     const resize_job *r = arg;
@@ -90,7 +90,9 @@ static gd_status resize_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/*kernel resize_grad.planes  rank 10  wide  run gradient_run  match has_float_input  workspace backward_bytes
+/*kernel resize_grad.planes  rank 10  wide  run gradient_run  dtypes f16 bf16 f32 f64
+ *        workspace backward_bytes
+ * A task adds the gradients of its planes.
  */
 static void gradient_task(void *arg, int64_t task) {
     const resize_job *r = arg;

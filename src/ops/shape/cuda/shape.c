@@ -55,12 +55,16 @@ static gd_status run_roll(gd_kernel_call *call) {
 }
 
 /*kernel contiguous.copy, flatten.copy, reshape.copy  checked  run run_reshape
+ * A copy, where no view is possible.
  */
 /*kernel slice_grad.mapped  checked  run run_OP
+ * A copy into zeros with a map for each axis.
  */
 /*kernel flip.copy  checked  run run_OP
+ * A copy with negative strides.
  */
 /*kernel roll.mapped  checked  run run_OP  match match_OP
+ * A copy with a map for each axis.
  */
 
 #include "ops/shape/cuda/shape.gen.h"

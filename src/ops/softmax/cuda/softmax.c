@@ -90,7 +90,9 @@ gd_status gd_cuda_queue_logsumexp(const gd_kernel_call *call, gd_cuda_softmax *p
     return queue_lines(call, &forward_kernels, p);
 }
 
-/*kernel softmax.rows, log_softmax.rows, softmax_grad.rows, log_softmax_grad.rows  checked  contiguous  run run_OP
+/*kernel softmax.rows, log_softmax.rows, softmax_grad.rows, log_softmax_grad.rows  checked
+ *        contiguous  run run_OP
+ * A warp or a block computes a row.
  */
 
 #include "ops/softmax/cuda/softmax.gen.h"

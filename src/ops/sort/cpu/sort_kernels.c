@@ -271,7 +271,7 @@ static bool has_32bit_positions(const gd_kernel_call *k) {
 }
 
 /*kernel sort.radix  rank 10  match has_32bit_positions
- * Any strides and dtype.
+ * Any strides and dtype; a task sorts lines by radix, digit by digit.
  */
 static line_sort sort_job(const gd_kernel_call *k) {
     const gd_sort_options *o = k->attrs;
@@ -284,6 +284,7 @@ static size_t sort_radix_workspace(const gd_kernel_call *k) {
 static gd_status sort_radix_run(gd_kernel_call *k) { return run_sort(k, sort_job(k)); }
 
 /*kernel topk.radix  rank 10  match has_32bit_positions
+ * As sort; the first elements of each line are the result.
  */
 static line_sort topk_job(const gd_kernel_call *k) {
     const gd_topk_options *o = k->attrs;

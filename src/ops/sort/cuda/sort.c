@@ -49,6 +49,7 @@ static gd_status run_sort(gd_kernel_call *call) {
 }
 
 /*kernel sort.merge  checked  run run_sort  workspace sort_workspace
+ * Sorts blocks, and merges them pairwise.
  */
 
 #include "ops/sort/cuda/sort.gen.h"

@@ -3,6 +3,14 @@
 
 bool cuda_on_gpu(void) { return getenv("GRADUS_TEST_GPU") != NULL; }
 
+bool cuda_has_kernel(const char *op, const char *kernel) {
+    const gd_kernel *k;
+    gd_backends_load();
+    for (int i = 0; (k = gd_op_kernel_at(gd_op_find(op), "cuda", i)); i++)
+        if (strcmp(k->variant, kernel) == 0) return true;
+    return false;
+}
+
 /* The emulated driver, with the settings of the test and those of the environment. */
 static void cuda_set_emulator(const cuda_child *c) {
     const char *more = getenv("GRADUS_TEST_EMULATED");

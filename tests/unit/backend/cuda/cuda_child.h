@@ -21,6 +21,7 @@
 
 #include "child.h"
 #include "cuda/emulated.h"
+#include "gradus/extend.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
@@ -44,12 +45,18 @@ typedef struct cuda_child {
 #define NEEDS_EMULATOR \
     if (cuda_on_gpu()) SKIP("it needs the emulated driver")
 
+/* Builds that did not find the header of a library lack its kernels. */
+#define NEEDS_KERNEL(op, kernel) \
+    if (!cuda_has_kernel(op, kernel)) SKIP("it needs " op "." kernel)
+
 typedef struct cuda_training {
     gd_tensor *w1, *w2, *x, *y;
     gd_optimizer *adam;
 } cuda_training;
 
 bool cuda_on_gpu(void);
+/* Whether the build has the kernel; it needs no device. */
+bool cuda_has_kernel(const char *op, const char *kernel);
 bool cuda_in_child(void);
 int cuda_run_child(const char *test, const char *folder, const char *settings);
 int cuda_exec_child(void *user);

@@ -6,18 +6,20 @@
 
 #include "cuda_child.h"
 
-static char base_folder[64], cache_folder[128];
+static char base_folder[64], top_folder[96], cache_folder[128]; /* cache_folder: of kernels */
 
 static void fresh_cache(void) {
     snprintf(base_folder, sizeof base_folder, "/tmp/gradus-cuda-XXXXXX");
     CHECK(mkdtemp(base_folder) != NULL);
-    snprintf(cache_folder, sizeof cache_folder, "%s/cache", base_folder);
-    setenv("GRADUS_CACHE", cache_folder, 1);
+    snprintf(top_folder, sizeof top_folder, "%s/cache", base_folder);
+    snprintf(cache_folder, sizeof cache_folder, "%s/kernels", top_folder);
+    setenv("GRADUS_CACHE", top_folder, 1);
 }
 
 static void remove_cache(void) {
     char command[320];
-    snprintf(command, sizeof command, "chmod 700 %s; rm -rf %s", cache_folder, base_folder);
+    snprintf(command, sizeof command, "rm -rf %s", base_folder);
+    chmod(cache_folder, 0700);
     CHECK(system(command) == 0);
     unsetenv("GRADUS_CACHE");
 }
@@ -145,8 +147,9 @@ TEST(plans_run_without_a_cache) {
     fresh_cache();
     setenv("GRADUS_CACHE", "/proc/nothing", 1);
     CHECK(run_part("part_compiles") == 0);
-    setenv("GRADUS_CACHE", cache_folder, 1);
-    CHECK(mkdir(cache_folder, 0777) == 0 && chmod(cache_folder, 0777) == 0);
+    setenv("GRADUS_CACHE", top_folder, 1);
+    CHECK(mkdir(top_folder, 0700) == 0 && mkdir(cache_folder, 0777) == 0 &&
+          chmod(cache_folder, 0777) == 0);
     CHECK(run_part("part_compiles") == 0); /* others could write to the folder */
     CHECK(each_file(NULL) == 0);
     remove_cache();

@@ -124,6 +124,7 @@ TEST(a_residual_net_has_channels_last_and_the_results_of_the_cpu) {
     static const char *const ops[] = {"conv2d",          "conv_grad_input",     "max_pool2d",
                                       "batch_norm_relu", "batch_norm_add_relu", "avg_pool2d",
                                       "avg_pool_grad",   "pool_scatter"};
+    NEEDS_KERNEL("conv2d", "cudnn");
     IN_CHILD(EMULATED, "");
     GD_SCOPE;
     gd_device *device = cuda_open_device();
@@ -144,6 +145,7 @@ TEST(a_residual_net_has_channels_last_and_the_results_of_the_cpu) {
 /* The kernels that run where cuDNN has no engine take both layouts, too. */
 TEST(convolutions_without_an_engine_have_the_results_of_the_cpu) {
     NEEDS_EMULATOR;
+    NEEDS_KERNEL("conv2d", "cudnn");
     IN_CHILD(EMULATED, "");
     GD_SCOPE;
     gd_device *device = cuda_open_device();
@@ -180,6 +182,7 @@ static planned_run run_volumes(gd_device *device) {
 }
 
 TEST(volumes_have_channels_last_and_the_results_of_the_cpu) {
+    NEEDS_KERNEL("conv2d", "cudnn");
     IN_CHILD(EMULATED, "");
     GD_SCOPE;
     const planned_run here = run_volumes(gd_device_get("cpu")),
@@ -209,6 +212,7 @@ static planned_run run_chain(gd_device *device, gd_dtype dtype, int length) {
 }
 
 TEST(a_chain_of_convolutions_converts_at_its_ends_only) {
+    NEEDS_KERNEL("conv2d", "cudnn");
     IN_CHILD(EMULATED, "");
     GD_SCOPE;
     gd_device *device = cuda_open_device();
@@ -247,6 +251,7 @@ TEST(all_readers_see_the_values_of_the_cpu) {
                    {"narrow", read_part, false},     {"permute", read_permuted, true},
                    {"softmax", read_softmax, false}, {"sum", read_sum, true},
                    {"cat", read_joined, true}};
+    NEEDS_KERNEL("conv2d", "cudnn");
     IN_CHILD(EMULATED, "");
     gd_device *device = cuda_open_device();
     for (size_t i = 0; i < sizeof readers / sizeof *readers && device; i++) {

@@ -1,0 +1,324 @@
+/* scale_parts.c - programs of size n: deep nets, graphs with many feeds, datasets of many parts. */
+#include "scale_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "gradus/gradus.h"
+#include "train/tensorboard.h"
+
+/* A file that the caller removes. */
+static const char *file_path(const char *ending) {
+    static char path[200];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%.100s/gradus_scale_%d.%s", folder ? folder : "/tmp",
+             (int)getpid(), ending);
+    return path;
+}
+
+/* Runs a statement as a part. */
+#define PART(name, ...)  \
+    do {                 \
+        scale_begin();   \
+        __VA_ARGS__;     \
+        scale_end(name); \
+    } while (0)
+
+/* --- modules ---------------------------------------------------------------------------------- */
+
+enum { WIDTH = 4, BATCH = 2 };
+
+static gd_module *make_chain(int n) {
+    gd_module *net = gd_nn_sequential(gd_nn_linear(WIDTH, WIDTH));
+    for (int i = 1; i < n; i++) {
+        gd_module_append(net, gd_nn_relu());
+        gd_module_append(net, gd_nn_linear(WIDTH, WIDTH));
+    }
+    return net;
+}
+
+static void find_all(gd_module *net, int n) {
+    char name[32];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%d.weight", 2 * i);
+        gd_module_tensor(net, name);
+        gd_module_at(net, 2 * i);
+    }
+}
+
+static void save_and_load(gd_module *net) {
+    const char *path = file_path("safetensors");
+    PART("save a state", gd_save_state(path, gd_part("net", net)));
+    PART("load a state", gd_load_state(path, gd_part("net", net)));
+    unlink(path);
+}
+
+/* Nothing in the file has a name of the net. */
+static void load_misfit(gd_module *net, int n) {
+    const char *path = file_path("safetensors");
+    gd_module *other = gd_nn_sequential();
+    for (int i = 0; i < n; i++) gd_module_append(other, gd_nn_sequential(gd_nn_linear(1, 1)));
+    gd_save_state(path, gd_part("other", other));
+    PART("load a state that does not fit", gd_load_state(path, gd_part("net", net)));
+    unlink(path);
+    gd_clear_error();
+}
+
+static void write_graph(gd_module *net, gd_tensor *x) {
+    char *data = NULL;
+    size_t bytes;
+    PART("TensorBoard graph", gd_tensorboard_graph(net, gd_list(x), &data, &bytes));
+    free(data);
+}
+
+static void run_modules(int n) {
+    gd_module *net;
+    gd_tensor *x = gd_zeros(gd_dims(BATCH, WIDTH));
+    PART("append modules", net = make_chain(n));
+    PART("clone a module, destroy the clone", {
+        GD_SCOPE;
+        gd_module_clone(net);
+    });
+    PART("list parameters", gd_module_parameters(net));
+    PART("find parameters by name", find_all(net, n));
+    PART("summary", free(gd_module_summary(net, x)));
+    save_and_load(net);
+    load_misfit(net, n);
+    write_graph(net, x);
+}
+
+static void add_layers(gd_module *net, int n) {
+    char name[32], reads[32], gives[32];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "layer%d", i);
+        snprintf(reads, sizeof reads, "x%d", i);
+        snprintf(gives, sizeof gives, i < n - 1 ? "x%d" : "y", i + 1);
+        gd_net_add(net, name, gd_nn_linear(WIDTH, WIDTH), reads, gives);
+    }
+}
+
+static void run_net(int n) {
+    gd_module *net = gd_nn_net("x0", "y");
+    gd_tensor *x = gd_zeros(gd_dims(BATCH, WIDTH));
+    PART("gd_net_add", add_layers(net, n));
+    PART("call a gd_nn_net", gd_module_forward(net, x));
+    PART("clone a gd_nn_net", gd_module_clone(net));
+}
+
+/* --- training --------------------------------------------------------------------------------- */
+
+typedef struct training {
+    gd_module *net;
+    gd_optimizer *optimizer;
+} training;
+
+static gd_tensors train_step(gd_tensors in, void *user) {
+    training *t = user;
+    gd_tensor *loss = gd_mse_loss(gd_module_forward(t->net, in.at[0]), in.at[1]);
+    gd_optimizer_zero_grad(t->optimizer);
+    gd_backward(loss);
+    gd_optimizer_step(t->optimizer);
+    return gd_listed(loss);
+}
+
+/* Gradients of several steps add up: the jit is fed those of earlier calls. */
+static gd_tensors accumulate_step(gd_tensors in, void *user) {
+    training *t = user;
+    gd_tensor *loss = gd_mse_loss(gd_module_forward(t->net, in.at[0]), in.at[1]);
+    gd_backward(loss);
+    return gd_listed(loss);
+}
+
+static void call(gd_jit *jit, gd_tensor *x, gd_tensor *y) {
+    GD_SCOPE;
+    gd_jit_call(jit, gd_list(x, y));
+}
+
+static void run_training(int n) {
+    training t = {make_chain(n), NULL};
+    gd_tensor *x = gd_ones(gd_dims(BATCH, WIDTH)), *y = gd_zeros(gd_dims(BATCH, WIDTH));
+    PART("new optimizer", t.optimizer = gd_optim_adam(gd_module_parameters(t.net)));
+    PART("eager step, first", train_step(gd_list(x, y), &t));
+    PART("eager step", train_step(gd_list(x, y), &t));
+    gd_jit *jit = gd_jit_new(train_step, &t);
+    PART("jit step, first", call(jit, x, y));
+    PART("jit step", call(jit, x, y));
+    PART("plan as text", free(gd_jit_plan_text(jit, gd_list(x, y))));
+    jit = gd_jit_new(accumulate_step, &t);
+    call(jit, x, y); /* the leaves have gradients from here on */
+    PART("jit that accumulates, first", call(jit, x, y));
+    PART("jit that accumulates", call(jit, x, y));
+    gd_clip_grad_norm(gd_module_parameters(t.net), 1);
+    PART("clip gradients", gd_clip_grad_norm(gd_module_parameters(t.net), 1));
+}
+
+/* A jit that goes on the tape: its backward pass is derived from the trace. */
+static gd_tensors forward_step(gd_tensors in, void *user) {
+    return gd_listed(gd_mean(gd_module_forward(user, in.at[0])));
+}
+
+/* Several backward passes in one trace, as a step that accumulates gradients of small batches. */
+typedef struct many_passes {
+    gd_module *net;
+    int count;
+} many_passes;
+
+static gd_tensors run_passes(gd_tensors in, void *user) {
+    const many_passes *m = user;
+    for (int i = 0; i < m->count; i++)
+        gd_backward(gd_mean(gd_module_forward(m->net, gd_mul(in.at[0], gd_scalar(i)))));
+    return gd_listed(gd_mean(in.at[0]));
+}
+
+static void run_backward_passes(int n) {
+    many_passes m = {make_chain(2), n};
+    gd_tensor *x = gd_ones(gd_dims(BATCH, WIDTH));
+    gd_jit *jit = gd_jit_new(run_passes, &m);
+    PART("jit with many backward passes, first", gd_jit_call(jit, gd_list(x)));
+}
+
+static void run_tape(int n) {
+    gd_module *net = make_chain(n);
+    gd_tensor *x = gd_ones(gd_dims(BATCH, WIDTH)), *loss;
+    gd_jit *jit = gd_jit_new(forward_step, net);
+    PART("jit on the tape, first", loss = gd_jit_call(jit, gd_list(x)).at[0]);
+    PART("its gradients, first", gd_backward(loss));
+    PART("jit on the tape", loss = gd_jit_call(jit, gd_list(x)).at[0]);
+    PART("its gradients", gd_backward(loss));
+}
+
+static void run_groups(int n) {
+    gd_module *net = make_chain(n);
+    gd_tensors p = gd_module_parameters(net);
+    gd_optimizer *optimizer = gd_optim_adam(((gd_tensors){p.at, 1}));
+    scale_begin();
+    for (int i = 1; i < p.count; i++)
+        gd_optimizer_add_text(optimizer, ((gd_tensors){p.at + i, 1}), "lr=0.01");
+    scale_end("add groups to an optimizer");
+    gd_module_forward(net, gd_ones(gd_dims(BATCH, WIDTH)));
+    gd_backward(gd_sum(gd_module_forward(net, gd_ones(gd_dims(BATCH, WIDTH)))));
+    PART("step of an optimizer with groups", gd_optimizer_step(optimizer));
+}
+
+static void run_fit(int n) {
+    gd_module *net = make_chain(n);
+    gd_tensor *x = gd_ones(gd_dims(2 * BATCH, WIDTH)), *y = gd_zeros(gd_dims(2 * BATCH, WIDTH));
+    PART("gd_compile", gd_compile(net, .loss = "mse"));
+    PART("gd_fit",
+         gd_fit(net, gd_list(x, y), .epochs = 1, .batch = BATCH, .progress = GD_PROGRESS_NONE));
+}
+
+/* Convolutions and batch norm: the passes for layouts, folding and epilogues. */
+static void run_convolutions(int n) {
+    gd_module *net = gd_nn_sequential();
+    for (int i = 0; i < n; i++) {
+        gd_module_append(net, gd_nn_conv2d(WIDTH, WIDTH, 3, .padding = 1));
+        gd_module_append(net, gd_nn_batch_norm2d(WIDTH));
+        gd_module_append(net, gd_nn_relu());
+    }
+    gd_tensor *x = gd_ones(gd_dims(BATCH, WIDTH, 4, 4)), *y = gd_zeros(gd_dims(BATCH, WIDTH, 4, 4));
+    training t = {net, gd_optim_sgd(gd_module_parameters(net), .lr = 0.01)};
+    gd_jit *jit = gd_jit_new(train_step, &t);
+    PART("jit of convolutions, first", call(jit, x, y));
+    gd_module_eval(net);
+    gd_jit *evaluate = gd_jit_new(forward_step, net);
+    GD_NO_GRAD;
+    PART("jit of convolutions, evaluation", gd_jit_call(evaluate, gd_list(x)));
+}
+
+/* Attention: permuted operands, residual sums, layer norm. */
+static void run_transformer(int n) {
+    gd_module *net = gd_nn_sequential();
+    for (int i = 0; i < n; i++)
+        gd_module_append(net, gd_nn_transformer_encoder_layer(WIDTH, 2, .dim_feedforward = WIDTH,
+                                                              .dropout = 0, .batch_first = true));
+    gd_tensor *x = gd_ones(gd_dims(BATCH, 3, WIDTH)), *y = gd_zeros(gd_dims(BATCH, 3, WIDTH));
+    training t = {net, gd_optim_adam(gd_module_parameters(net))};
+    gd_jit *jit = gd_jit_new(train_step, &t);
+    PART("jit of a transformer, first", call(jit, x, y));
+    PART("jit of a transformer", call(jit, x, y));
+}
+
+/* --- sessions --------------------------------------------------------------------------------- */
+
+static void run_session(int n) {
+    gd_tensor **feeds = malloc(2 * (size_t)n * sizeof *feeds),
+              **fetches = malloc(2 * (size_t)n * sizeof *fetches);
+    gd_graph *graph = gd_graph_new();
+    char name[32];
+    scale_begin();
+    {
+        GD_GRAPH(graph);
+        gd_tensor *sum = gd_zeros(gd_dims(WIDTH));
+        for (int i = 0; i < n; i++) {
+            snprintf(name, sizeof name, "feed%d", i);
+            gd_tensor *fed = gd_placeholder(gd_dims(WIDTH), .name = name);
+            gd_tensor *v = gd_variable(gd_ones(gd_dims(WIDTH)));
+            feeds[2 * i] = fed;
+            sum = gd_add(sum, gd_tanh(gd_mul(fed, v)));
+            fetches[2 * i] = gd_assign(v, gd_add(v, fed));
+            fetches[2 * i + 1] = sum;
+        }
+    }
+    scale_end("build a graph");
+    for (int i = 0; i < n; i++) feeds[2 * i + 1] = gd_ones(gd_dims(WIDTH));
+    const gd_tensors in = {feeds, 2 * n}, out = {fetches, 2 * n};
+    gd_session *session = gd_session_new(graph);
+    PART("session, first run", gd_session_run(session, in, out));
+    PART("session run", gd_session_run(session, in, out));
+    scale_begin();
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "feed%d", i);
+        gd_graph_find(graph, name);
+        snprintf(name, sizeof name, "tanh_%d", i);
+        gd_graph_find(graph, name);
+    }
+    scale_end("find nodes by name");
+    free(feeds);
+    free(fetches);
+}
+
+/* --- ONNX ------------------------------------------------------------------------------------- */
+
+static void run_onnx(int n) {
+    const char *path = file_path("onnx");
+    gd_module *net = make_chain(n), *loaded = NULL;
+    gd_tensor *x = gd_zeros(gd_dims(BATCH, WIDTH));
+    PART("save ONNX", gd_onnx_save_module(path, net, gd_list(x)));
+    PART("load ONNX", loaded = gd_onnx_module(path));
+    PART("run ONNX, first", gd_module_forward(loaded, x));
+    PART("run ONNX", gd_module_forward(loaded, x));
+    PART("clone ONNX", gd_module_clone(loaded));
+    unlink(path);
+}
+
+/* --- data ------------------------------------------------------------------------------------- */
+
+static void run_data(int n) {
+    gd_dataset **parts = malloc((size_t)n * sizeof *parts), *all;
+    gd_tensors batch;
+    for (int i = 0; i < n; i++)
+        parts[i] = gd_dataset_tensors(gd_ones(gd_dims(2, WIDTH)), gd_zeros(gd_dims(2, WIDTH)));
+    PART("concat datasets", all = gd_dataset_concat_at(NULL, (gd_dataset_list){parts, n}));
+    gd_loader *loader = gd_loader_new(all, .batch = 32, .shuffle = true);
+    scale_begin();
+    while (gd_loader_next(loader, &batch)) {
+    }
+    scale_end("an epoch of a dataset of many parts");
+    free(parts);
+}
+
+const scale_program scale_programs[] = {{"modules", run_modules, 250},
+                                        {"net", run_net, 250},
+                                        {"training", run_training, 250},
+                                        {"tape", run_tape, 250},
+                                        {"passes", run_backward_passes, 60},
+                                        {"groups", run_groups, 250},
+                                        {"fit", run_fit, 125},
+                                        {"convolutions", run_convolutions, 60},
+                                        {"transformer", run_transformer, 20},
+                                        {"session", run_session, 500},
+                                        {"onnx", run_onnx, 125},
+                                        {"data", run_data, 500},
+                                        {NULL, NULL, 0}};

@@ -1,0 +1,70 @@
+/* test_plan_text.c - the text of a plan says how each step runs: by which kernel, and with how many
+ * copies of its operands. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "clean_test.h"
+#include "gradus/gradus.h"
+#include "test.h"
+
+static gd_tensors convolve(gd_tensors in, void *data) {
+    (void)data;
+    return gd_listed(gd_conv2d(in.at[0], in.at[1], NULL));
+}
+
+/* `linear` needs row-major operands. */
+static gd_tensors apply_transposed(gd_tensors in, void *data) {
+    (void)data;
+    return gd_listed(gd_linear(gd_transpose(gd_neg(in.at[0]), 0, 1), in.at[1], NULL));
+}
+
+static gd_tensors transpose_only(gd_tensors in, void *data) {
+    (void)data;
+    return gd_listed(gd_transpose(in.at[0], 0, 1));
+}
+
+/* The line of the plan's first step of this op; it is ended by 0. */
+static const char *step_line(char *text, const char *op) {
+    char begin[64];
+    snprintf(begin, sizeof begin, " = %s(", op);
+    char *line = text ? strstr(text, begin) : NULL;
+    if (line) line[strcspn(line, "\n")] = 0;
+    return line ? line : "";
+}
+
+static char *plan_of(gd_body function, gd_tensor *x, gd_tensor *w) {
+    return gd_jit_plan_text(gd_jit_new(function, NULL), gd_list(x, w));
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), most = strlen(end);
+    return length >= most && strcmp(text + length - most, end) == 0;
+}
+
+CLEAN_TEST(the_text_of_a_plan_names_the_kernel_of_each_step) {
+    GD_SCOPE;
+    char *text = plan_of(convolve, gd_ones(gd_dims(1, 8, 6, 6)), gd_ones(gd_dims(8, 8, 2, 2)));
+    CHECK_SAYING(ends_with(step_line(text, "conv2d"), "  by gemm"), "%s", text);
+    free(text);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+CLEAN_TEST(the_text_of_a_plan_counts_copies_of_operands) {
+    GD_SCOPE;
+    char *text = plan_of(apply_transposed, gd_ones(gd_dims(4, 6)), gd_ones(gd_dims(5, 4)));
+    const char *line = step_line(text, "linear");
+    CHECK_SAYING(ends_with(line, "  by packed, with 1 copy of operands"), "%s", line);
+    free(text);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+CLEAN_TEST(views_have_no_kernel_in_the_text_of_a_plan) {
+    GD_SCOPE;
+    char *text = plan_of(transpose_only, gd_ones(gd_dims(4, 6)), gd_ones(gd_dims(1)));
+    const char *line = step_line(text, "transpose");
+    CHECK_SAYING(*line && !strstr(line, "  by "), "%s", text);
+    free(text);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+TEST_MAIN

@@ -1,0 +1,212 @@
+/* test_fit_mistakes.c - what would train nothing, or something else, fails with a message in terms
+ * of the program's own net, loss and data. */
+#include <string.h>
+
+#include "capture.h"
+#include "clean_test.h"
+#include "compare.h"
+#include "fit_things.h"
+#include "gradus/gradus.h"
+
+/* --- optimizers of other nets ----------------------------------------------------------------- */
+
+CLEAN_TEST(an_optimizer_of_another_net_is_refused) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_linear(4, 3), *other = gd_nn_linear(4, 3),
+              *later = gd_nn_linear(GD_ANY, 3);
+    CHECK(gd_compile(net, .optimizer_object = gd_optim_sgd(gd_module_parameters(other)),
+                     .loss = "mse") != GD_OK);
+    CHECK_SAYING(says("gd_compile: parameter 0 of the optimizer, f32[3,4], is not a parameter of "
+                      "the net") &&
+                     says("gd_optim_sgd_of"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    gd_tensor *extra = gd_requires_grad(gd_ones(gd_dims(7)));
+    gd_optimizer *mixed = gd_optim_adam(gd_module_parameters(net));
+    gd_optimizer_add(mixed, gd_list(extra));
+    CHECK(gd_compile(net, .optimizer_object = mixed, .loss = "mse") != GD_OK);
+    CHECK_SAYING(says("parameter 2 of the optimizer, f32[7],"), "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_compile(net, .optimizer_object = gd_optim_adam_of(other), .loss = "mse") != GD_OK);
+    CHECK_SAYING(says("parameter 0 of the optimizer, 'weight' of its module f32[3,4],"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    CHECK(gd_compile(net, .optimizer_object = gd_optim_adam_of(later), .loss = "mse") != GD_OK);
+    CHECK_SAYING(says("of another module"), "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_compile(net,
+                     .optimizer_object = gd_optim_adam(gd_list(
+                         gd_module_tensor(net, "weight"))), /* a part of the net is allowed */
+                     .loss = "mse") == GD_OK);
+}
+
+/* The list of parameters was right when the net was compiled. */
+CLEAN_TEST(an_optimizer_whose_layer_was_replaced_is_refused_by_the_run) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_compile(net, .optimizer_object = gd_optim_sgd(gd_module_parameters(net)),
+               .loss = "cross_entropy");
+    gd_module_replace(net, "2", gd_nn_linear(8, CLASSES));
+    CHECK(!gd_fit(net, gd_list(x, y), QUIET));
+    CHECK_SAYING(says("parameter 2 of the optimizer, f32[3,8], is not"), "%s", gd_error_message());
+    gd_clear_error();
+    gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
+    gd_module *head = gd_nn_linear(8, CLASSES);
+    gd_module_replace(net, "2", head);
+    gd_tensor *before = gd_clone(gd_module_tensor(head, "weight"));
+    CHECK(gd_fit(net, gd_list(x, y), QUIET)); /* its own optimizer takes in the new head */
+    CHECK(!tensors_same_bits(before, gd_module_tensor(head, "weight")));
+}
+
+/* --- class weights ---------------------------------------------------------------------------- */
+
+CLEAN_TEST(class_weights_of_another_count_than_classes_are_refused) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_compile(net, .loss = "cross_entropy");
+    for (int jit = 0; jit < 2; jit++)
+        for (int count = 2; count <= 5; count++) {
+            gd_history *h = gd_fit(net, gd_list(x, y), .class_weights = gd_ones(gd_dims(count)),
+                                   .jit = jit, QUIET);
+            char text[100];
+            snprintf(text, sizeof text,
+                     "gd_fit: class_weights has %d weights, but the loss cross_entropy has 3 "
+                     "classes",
+                     count);
+            CHECK_SAYING(count == CLASSES ? h != NULL : !h && says(text), "%s", gd_error_message());
+            gd_clear_error();
+        }
+}
+
+/* --- steps without gradients ------------------------------------------------------------------ */
+
+static gd_tensor *forward_only(gd_module *net, gd_tensors batch, void *user) {
+    (void)user;
+    return gd_cross_entropy(gd_module_forward(net, batch.at[0]), batch.at[1]);
+}
+static gd_tensor *with_backward(gd_module *net, gd_tensors batch, void *user) {
+    gd_tensor *loss = forward_only(net, batch, user);
+    gd_backward(loss);
+    return loss;
+}
+
+CLEAN_TEST(a_step_that_never_calls_backward_is_refused) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    for (int i = 0; i < 4; i++) {
+        gd_module *net = make_net();
+        gd_compile(net, .optimizer = "sgd lr=0.1", .accumulate = i < 2 ? 1 : 2);
+        CHECK(!gd_fit(net, gd_list(x, y), .step = forward_only, .jit = i % 2, QUIET));
+        CHECK_SAYING(says("gd_fit: after the .step function no parameter") && says("gd_backward"),
+                     "%s", gd_error_message());
+        gd_clear_error();
+        CHECK(gd_fit(net, gd_list(x, y), .step = with_backward, .jit = i % 2, QUIET));
+        gd_compile(net, .optimizer = NULL); /* then the step has its own way to train */
+        CHECK(gd_fit(net, gd_list(x, y), .step = forward_only, .jit = i % 2, QUIET));
+    }
+}
+
+/* --- runs inside runs ------------------------------------------------------------------------- */
+
+typedef struct nested_run {
+    gd_module *net;
+    gd_tensor *x, *y;
+    bool refused;
+} nested_run;
+
+static gd_status fit_again(gd_event *event, void *self) {
+    nested_run *n = self;
+    (void)event;
+    gd_history *h = gd_fit(n->net, gd_list(n->x, n->y), QUIET);
+    n->refused = !h && says("gd_fit: a gd_fit of this net is running");
+    gd_clear_error();
+    return GD_OK;
+}
+
+CLEAN_TEST(a_run_in_a_callback_of_a_run_of_the_net_is_refused) {
+    GD_SCOPE;
+    nested_run n = {.net = make_net()};
+    make_data(&n.x, &n.y);
+    gd_module *other = gd_module_clone(n.net);
+    gd_compile(n.net, .loss = "cross_entropy");
+    gd_compile(other, .loss = "cross_entropy");
+    CHECK(gd_fit(n.net, gd_list(n.x, n.y),
+                 .callbacks = gd_callbacks(gd_callback_from(&n, .epoch_end = fit_again)), QUIET));
+    CHECK(n.refused);
+    CHECK(gd_fit(n.net, gd_list(n.x, n.y), QUIET)); /* after the run it works */
+    CHECK(gd_fit(other, gd_list(n.x, n.y),          /* and in that of another net */
+                 .callbacks = gd_callbacks(gd_callback_from(&n, .epoch_end = fit_again)), QUIET));
+    CHECK(!n.refused && !gd_failed());
+    CHECK(!gd_fit(n.net, gd_list(gd_ones(gd_dims(8, 99)), gd_ones(gd_dims(8))), QUIET));
+    gd_clear_error();
+    CHECK(gd_fit(n.net, gd_list(n.x, n.y), QUIET)); /* also after a run that failed */
+}
+
+/* --- the loss and the data -------------------------------------------------------------------- */
+
+CLEAN_TEST(errors_of_a_run_name_the_loss_and_the_data) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_compile(net, .loss = "cross_entropy");
+    for (int jit = 0; jit < 2; jit++) {
+        CHECK(!gd_fit(net, gd_list(x, gd_add(y, gd_scalar_int(1))), .jit = jit, .shuffle = false,
+                      QUIET));
+        CHECK_SAYING(strncmp(gd_error_message(), "gd_fit: the loss cross_entropy: ", 32) == 0 &&
+                         says("is class 3, but classes are 0 to 2") && !says("gd_session_run") &&
+                         !says("index_cross_entropy"),
+                     "%s", gd_error_message());
+        gd_clear_error();
+        CHECK(!gd_fit(net, gd_list(x, gd_unsqueeze(y, 1)), .jit = jit, QUIET));
+        CHECK_SAYING(says("gd_fit: the loss cross_entropy: ") && says("i64[32,1]"), "%s",
+                     gd_error_message());
+        gd_clear_error();
+        CHECK(!gd_fit(net, gd_list(x), .jit = jit, QUIET));
+        CHECK_SAYING(
+            says("gd_fit: the loss cross_entropy: it needs a target, and batches have none"), "%s",
+            gd_error_message());
+        gd_clear_error();
+        CHECK(!gd_fit(net, gd_list(x, x, y), .jit = jit, QUIET));
+        CHECK_SAYING(says("gd_fit: the net gets 2 of the 3 tensors of a batch, all but the "
+                          "targets: "),
+                     "%s", gd_error_message());
+        gd_clear_error();
+        CHECK(gd_tensor_is_error(gd_predict(net, gd_dataset_tensors(x, y), .jit = jit)));
+        CHECK_SAYING(says("gd_predict: the net gets all 2 tensors of a batch"), "%s",
+                     gd_error_message());
+        gd_clear_error();
+        CHECK(!gd_evaluate(net, gd_list(x, gd_add(y, gd_scalar_int(1))), .jit = jit));
+        CHECK_SAYING(says("gd_evaluate: the loss cross_entropy: "), "%s", gd_error_message());
+        gd_clear_error();
+    }
+}
+
+CLEAN_TEST(a_loss_that_is_not_finite_is_logged_once) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_compile(net, .optimizer = "sgd lr=1e30", .loss = "cross_entropy");
+    capture_log(GD_LOG_WARNING);
+    CHECK(gd_fit(net, gd_list(x, y), .epochs = 4, QUIET));
+    end_log_capture();
+    CHECK_SAYING(captured.warnings == 1 &&
+                     strstr(captured.text, "gd_fit: epoch 1, step 2: the loss"
+                                           " is ") &&
+                     strstr(captured.text, "gd_stop_on_nan"),
+                 "%s", captured.text);
+    capture_log(GD_LOG_WARNING);
+    gd_module *good = make_net();
+    gd_compile(good, .loss = "cross_entropy");
+    CHECK(gd_fit(good, gd_list(x, y), .epochs = 2, QUIET));
+    end_log_capture();
+    CHECK_SAYING(captured.warnings == 0, "%s", captured.text);
+}
+
+TEST_MAIN

@@ -1,0 +1,158 @@
+/* resume.c - settings that checkpoints keep, so that a run is not resumed with others. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+enum { MAX_SETTINGS = 20, SHOWN = 96 };
+
+typedef struct setting {
+    uint64_t hash;
+    char value[SHOWN]; /* its beginning, for messages; "": not given */
+} setting;
+
+/* The first part is saved with each checkpoint. */
+static struct {
+    setting saved[MAX_SETTINGS];
+    setting now[MAX_SETTINGS];
+    const char *option[MAX_SETTINGS];
+    const char *kept[MAX_SETTINGS]; /* what a resumed run uses instead of a new value; NULL: none */
+    int count;
+    int source, samples; /* the settings of --data and of the samples themselves */
+} s;
+
+static uint64_t hash_bytes(uint64_t hash, const void *from, size_t bytes) { /* FNV-1a */
+    const unsigned char *p = from;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001B3u;
+    return hash;
+}
+static const uint64_t hash_start = 0xCBF29CE484222325u;
+
+static void put_setting(const char *name, const char *value, uint64_t hash) {
+    if (s.count == MAX_SETTINGS) return;
+    setting *to = &s.now[s.count];
+    to->hash = hash;
+    snprintf(to->value, sizeof to->value, "%s", value);
+    s.option[s.count++] = name;
+}
+
+void add_setting(const char *name, const char *value) {
+    if (!value) value = "";
+    put_setting(name, value, hash_bytes(hash_start, value, strlen(value)));
+    if (strcmp(name, "--data") == 0) s.source = s.count - 1;
+}
+
+void add_kept_setting(const char *name, const char *value, const char *kept) {
+    add_setting(name, value);
+    s.kept[s.count - 1] = kept;
+}
+
+void add_setting_number(const char *name, double value) {
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", value);
+    add_setting(name, text);
+}
+
+/* The bits of some samples: all, if there are few. */
+static uint64_t hash_samples(uint64_t hash, gd_dataset *dataset) {
+    enum { PROBES = 128 };
+    const int64_t count = gd_dataset_count(dataset), step = count / PROBES + 1;
+    hash = hash_bytes(hash, &count, sizeof count);
+    for (int64_t i = 0; i < count && !gd_failed(); i += step) {
+        GD_SCOPE;
+        const gd_tensors sample = gd_dataset_get(dataset, i);
+        for (int64_t k = 0; k < sample.count && !gd_failed(); k++) {
+            gd_tensor *t = gd_contiguous(sample.at[k]);
+            const size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+            void *bits = malloc(bytes + 1);
+            if (bits && gd_copy_to(t, bits, bytes) == GD_OK) hash = hash_bytes(hash, bits, bytes);
+            free(bits);
+        }
+    }
+    return hash;
+}
+
+void add_data_setting(const data *d) {
+    char text[SHOWN];
+    uint64_t hash = hash_samples(hash_start, d->train);
+    if (d->test) hash = hash_samples(hash, d->test);
+    snprintf(text, sizeof text, "%lld samples, validated on %lld",
+             (long long)gd_dataset_count(d->train),
+             (long long)(d->test ? gd_dataset_count(d->test) : 0));
+    s.samples = s.count;
+    put_setting("the data", text, hash);
+}
+
+/* --- the checkpoints of a run ----------------------------------------------------------------- */
+
+static gd_status begin_run(gd_event *event, void *self) {
+    (void)event;
+    (void)self;
+    for (int i = 0; i < s.count; i++) /* data may have moved */
+        if (!s.kept[i]) s.saved[i] = s.now[i];
+    return GD_OK;
+}
+
+gd_callback *settings_callback(void) {
+    memcpy(s.saved, s.now, sizeof s.saved);
+    return gd_callback_from(&s, .fit_begin = begin_run, .state_bytes = sizeof s.saved,
+                            .name = "settings");
+}
+
+/* The number of steps in the name of a checkpoint, "step-00000044.safetensors"; or -1. */
+static int64_t step_of(const char *name) {
+    char *end;
+    if (strncmp(name, "step-", 5) != 0) return -1;
+    const int64_t step = strtoll(name + 5, &end, 10);
+    return strcmp(end, ".safetensors") == 0 ? step : -1;
+}
+
+/* Reads the settings of the newest checkpoint. False: there are none. */
+static bool read_settings(const char *folder) {
+    char newest[256] = "", path[4400];
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (step_of(e->d_name) > step_of(newest)) snprintf(newest, sizeof newest, "%s", e->d_name);
+    if (dir) closedir(dir);
+    if (!*newest) return false;
+    snprintf(path, sizeof path, "%.4096s/%s", folder, newest);
+    gd_tensor *bytes =
+        gd_to_device(gd_zeros(gd_dims(sizeof s.saved), .dtype = GD_U8), gd_device_get("cpu"));
+    gd_load_report report = {.loaded = 0};
+    gd_load_state_with(path, gd_parts(gd_part("callback.settings.bytes", bytes)),
+                       .partial = &report);
+    const bool found =
+        !gd_failed() && report.loaded == 1 && gd_copy_to(bytes, s.saved, sizeof s.saved) == GD_OK;
+    gd_clear_error(); /* gd_fit looks for a checkpoint that is not damaged */
+    return found;
+}
+
+/* --- comparing -------------------------------------------------------------------------------- */
+
+static bool is_same(int i) { return s.saved[i].hash == s.now[i].hash; }
+
+static const char *shown(const setting *of, char text[SHOWN + 2]) {
+    if (!*of->value) return "not given";
+    snprintf(text, SHOWN + 2, "'%.*s'", SHOWN - 1, of->value);
+    return text;
+}
+
+int check_settings(const char *folder) {
+    char before[SHOWN + 2], now[SHOWN + 2];
+    if (!read_settings(folder)) return DONE;
+    for (int i = 0; i < s.count; i++) {
+        if (is_same(i)) continue;
+        const bool moved = i == s.source && is_same(s.samples);
+        const char *instead = moved ? "the same samples" : s.kept[i];
+        if (!instead)
+            return fail(
+                "--resume: in %s, %s was %s, and now it is %s; the result would not be that "
+                "of one run. Give the same options, or another folder to --checkpoints",
+                folder, s.option[i], shown(&s.saved[i], before), shown(&s.now[i], now));
+        fprintf(stderr,
+                "gradus: --resume: %s was %s, and now it is %s; the run continues with %s\n",
+                s.option[i], shown(&s.saved[i], before), shown(&s.now[i], now), instead);
+    }
+    return DONE;
+}
