@@ -234,6 +234,7 @@ static gd_status fail_no_class(const gd_dataset *d, const char *name) {
 }
 
 int64_t gd_dataset_class_index_at(const char *site, const gd_dataset *d, const char *name) {
+    GD_LIVE_AT(site, d);
     const char *wrong = !d              ? "the dataset is NULL"
                         : !name         ? "the name is NULL"
                         : !d->n_classes ? "the dataset has no names of classes"
@@ -260,6 +261,7 @@ static const gd_dataset *find_table(const gd_dataset *d) {
 }
 
 int64_t gd_dataset_layout_at(const char *site, gd_dataset *d, char *text, size_t size) {
+    GD_LIVE_AT(site, d);
     GD_CALLED_FROM(site);
     const gd_dataset *table = find_table(d);
     char *layout = NULL;

@@ -120,10 +120,9 @@ gd_optimizer *gd_optimizer_make(const char *site, const gd_factory *factory, gd_
     return o;
 }
 
-static gd_status check_module(const gd_module *module, const char *name, const char *suffix) {
+static gd_status check_module(const gd_module *module, const char *name) {
     if (module) return GD_OK;
-    return gd_failed() ? gd_failure()
-                       : gd_fail(GD_E_ARGUMENT, "%.60s%s: the module is NULL", name, suffix);
+    return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", name);
 }
 
 gd_optimizer *gd_optimizer_make_of(const char *site, const gd_factory *factory, gd_module *module,
@@ -131,8 +130,9 @@ gd_optimizer *gd_optimizer_make_of(const char *site, const gd_factory *factory, 
     void *own;
     gd_optimizer *o = NULL;
     char name[80];
-    snprintf(name, sizeof name, "gd_optim_%.60s", factory->record.name);
-    gd_status status = check_module(module, name, "_of");
+    snprintf(name, sizeof name, "gd_optim_%.60s_of", factory->record.name);
+    if (gd_handles_checked && gd_report_freed(site, module, name)) module = NULL;
+    gd_status status = check_module(module, name);
     if (status == GD_OK) status = gd_factory_take_options(factory, options, &own);
     if (status == GD_OK) status = make_optimizer(factory, (gd_tensors){NULL, 0}, module, own, &o);
     gd_report(site, status);
@@ -141,11 +141,12 @@ gd_optimizer *gd_optimizer_make_of(const char *site, const gd_factory *factory, 
 
 gd_optimizer *gd_optimizer_new_of_at(const char *site, const char *name, gd_module *module,
                                      const char *options) {
+    GD_LIVE_AT(site, module);
     GD_CALLED_FROM(site);
     const gd_factory *factory;
     void *own;
     gd_optimizer *o = NULL;
-    gd_status status = check_module(module, "gd_optimizer_new_of", "");
+    gd_status status = check_module(module, "gd_optimizer_new_of");
     if (status == GD_OK) status = gd_factory_read("optimizer", name, options, &factory, &own);
     if (status == GD_OK) status = make_optimizer(factory, (gd_tensors){NULL, 0}, module, own, &o);
     gd_report(site, status);

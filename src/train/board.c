@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/object.h"
 #include "core/thread.h"
 #include "gradus/autograd.h"
@@ -19,7 +20,7 @@ struct gd_board {
 static void destroy_board(gd_object *object) {
     gd_board *b = (gd_board *)object;
     gd_event_file_close(b->file);
-    gd_free(b);
+    gd_object_free(object);
     gd_object_count(-1);
 }
 static const gd_class board_class = {.name = "board", .destroy = destroy_board};
@@ -81,6 +82,7 @@ static gd_status add_scalar(gd_pb_doc *event, const char *tag, const void *what,
 
 gd_status gd_board_scalar_at(const char *site, gd_board *b, const char *tag, double value,
                              int64_t step) {
+    GD_LIVE_AT(site, b);
     return write_value(site, "gd_board_scalar", b, tag, step, add_scalar, &value);
 }
 
@@ -105,6 +107,7 @@ static gd_status add_image(gd_pb_doc *event, const char *tag, const void *what, 
 
 gd_status gd_board_image_at(const char *site, gd_board *b, const char *tag, const gd_tensor *image,
                             int64_t step) {
+    GD_LIVE_AT(site, b);
     return write_value(site, "gd_board_image", b, tag, step, add_image, image);
 }
 
@@ -126,6 +129,7 @@ static gd_status add_text(gd_pb_doc *event, const char *tag, const void *what, v
 
 gd_status gd_board_text_at(const char *site, gd_board *b, const char *tag, const char *text,
                            int64_t step) {
+    GD_LIVE_AT(site, b);
     return write_value(site, "gd_board_text", b, tag, step, add_text, text);
 }
 
@@ -144,5 +148,6 @@ static gd_status add_histogram(gd_pb_doc *event, const char *tag, const void *wh
 
 gd_status gd_board_histogram_at(const char *site, gd_board *b, const char *tag, gd_tensor *tensor,
                                 int64_t step) {
+    GD_LIVE_AT(site, b);
     return write_value(site, "gd_board_histogram", b, tag, step, add_histogram, tensor);
 }

@@ -139,23 +139,26 @@ static gd_status queue_batch_norm(const gd_kernel_call *call, const gd_batch_nor
     return status == GD_OK && p.rows > 0 ? queue_pass(d, last, &p) : status;
 }
 
+/* The options of a fused norm as those of the norm. */
+#define OPTIONS_OF(o)                                                         \
+    (gd_batch_norm_options) {                                                 \
+        .training = (o)->training, .momentum = (o)->momentum, .eps = (o)->eps \
+    }
+
 static gd_status run_batch_norm(gd_kernel_call *call) {
     return queue_batch_norm(call, call->attrs, false, &apply);
 }
 static gd_status run_batch_norm_relu(gd_kernel_call *call) {
     const gd_batch_norm_relu_options *o = call->attrs;
-    return queue_batch_norm(call, &(gd_batch_norm_options){o->training, o->momentum, o->eps}, false,
-                            &apply_relu);
+    return queue_batch_norm(call, &OPTIONS_OF(o), false, &apply_relu);
 }
 static gd_status run_batch_norm_add(gd_kernel_call *call) {
     const gd_batch_norm_add_options *o = call->attrs;
-    return queue_batch_norm(call, &(gd_batch_norm_options){o->training, o->momentum, o->eps}, true,
-                            &apply_add);
+    return queue_batch_norm(call, &OPTIONS_OF(o), true, &apply_add);
 }
 static gd_status run_batch_norm_add_relu(gd_kernel_call *call) {
     const gd_batch_norm_add_relu_options *o = call->attrs;
-    return queue_batch_norm(call, &(gd_batch_norm_options){o->training, o->momentum, o->eps}, true,
-                            &apply_add_relu);
+    return queue_batch_norm(call, &OPTIONS_OF(o), true, &apply_add_relu);
 }
 
 /* The inputs are gy, x, weight, mean, rstd and, for ReLU, y or, with `again`, the bias; then gy2.
