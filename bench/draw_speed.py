@@ -156,7 +156,7 @@ def draw_chart(all_figures):
     title = f"{min(row[1] for row in ours)} to {max(row[2] for row in ours)} times PyTorch's speed on the nets of our benchmark, " \
             f"{unseen} on ten others (GPU)"
     about = (f"PyTorch's time of a training step divided by that of Gradus: bars for {len(parts[0][2])} nets on a CPU, for "
-             f"{len(parts[1][2])} nets on a GPU, and for two other measurements on a GPU. docs/speed.md has the figures as tables.")
+             f"{len(parts[1][2])} nets on a GPU, and for ten others on a GPU. docs/speed.md has the figures as tables.")
     head = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
             'aria-labelledby="title about">',
             f'<title id="title">Training steps: {escape(title)}</title>', f'<desc id="about">{escape(about)}</desc>',
