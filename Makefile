@@ -100,8 +100,9 @@ bench: setup ## measure the speed of ops
 	@$(call compile_in,$(BUILD)) --target bench
 	@$(BUILD)/bench/bench
 
+# A build folder keeps its settings, so that the next build compiles no kernel again.
 docs: setup ## write the pages of docs/reference, and the counts on other pages, from the records
-	@$(call configure_in,$(BUILD))
+	@[ -f $(BUILD)/build.ninja ] || $(call configure_in,$(BUILD))
 	@$(call compile_in,$(BUILD)) --target generate
 	@cp $(BUILD)/gen/*.md docs/reference/
 	@cmake -DSOURCE=. -DGEN=$(BUILD)/gen -P cmake/counts.cmake

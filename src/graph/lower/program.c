@@ -234,7 +234,7 @@ static void print_layout(FILE *out, const gd_pvalue *v) {
 
 char *gd_program_text(const gd_program *p) { return gd_program_text_with(p, NULL, NULL); }
 
-char *gd_program_text_with(const gd_program *p, gd_step_printer print, const void *arg) {
+char *gd_program_text_with(const gd_program *p, gd_step_printer print, void *arg) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);

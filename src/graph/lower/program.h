@@ -198,7 +198,7 @@ uint64_t gd_hash_options(uint64_t hash, const gd_pstep *step);
 /* The program as text, one step per line. free() it. */
 char *gd_program_text(const gd_program *program);
 /* The same with what `print` adds to the line of each step; NULL: nothing. */
-typedef void (*gd_step_printer)(FILE *out, const gd_pstep *step, const void *arg);
-char *gd_program_text_with(const gd_program *program, gd_step_printer print, const void *arg);
+typedef void (*gd_step_printer)(FILE *out, const gd_pstep *step, void *arg);
+char *gd_program_text_with(const gd_program *program, gd_step_printer print, void *arg);
 
 #endif

@@ -22,13 +22,19 @@ static void print_kernel(FILE *out, const gd_plan *plan, const gd_pcall *c) {
     fputs(gd_kernel_text(&call, text, sizeof text), out);
 }
 
+/* The calls are in the order of their steps. */
+typedef struct text {
+    const gd_plan *plan;
+    int next; /* the first call whose step has no line yet */
+} text;
+
 /* Adds how a step runs to its line. */
-static void print_call(FILE *out, const gd_pstep *step, const void *arg) {
-    const gd_plan *plan = arg;
-    int i = 0;
-    while (i < plan->n_calls && plan->calls[i].step != step) i++;
-    if (i == plan->n_calls) return; /* a view, or nothing to compute */
-    const gd_pcall *c = &plan->calls[i];
+static void print_call(FILE *out, const gd_pstep *step, void *arg) {
+    text *t = arg;
+    const gd_plan *plan = t->plan;
+    if (t->next == plan->n_calls || plan->calls[t->next].step != step)
+        return; /* a view, or nothing to compute */
+    const gd_pcall *c = &plan->calls[t->next++];
     const int copies = c->n_before + c->n_after;
     fputs("  by ", out);
     print_kernel(out, plan, c);
@@ -36,5 +42,6 @@ static void print_call(FILE *out, const gd_pstep *step, const void *arg) {
 }
 
 char *gd_plan_text(const gd_plan *plan) {
-    return gd_program_text_with(plan->program, print_call, plan);
+    text t = {plan, 0};
+    return gd_program_text_with(plan->program, print_call, &t);
 }
