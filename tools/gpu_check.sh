@@ -140,20 +140,21 @@ print_suites() {
 
 # Runs each example, and the demo, on the CPU and on the device. A row: whether both learned, and the last result of each.
 run_examples() {
-    folder=$PWD/$build/examples
+    root=$PWD # the commands below run in the folders of their results
+    folder=$root/$build/examples
     mkdir -p $results/examples
     for program in "$folder"/*; do
         name=$(basename "$program")
         case $name in *_onnx | run_graph | mnist | gpt | char_rnn | CMakeFiles | *.*) continue ;; esac
         [ -f "$program" ] && [ -x "$program" ] && echo "$name $program"
     done >$results/examples.list
-    for name in gpt char_rnn; do echo "$name $folder/$name $PWD/examples/$name.c 80"; done >>$results/examples.list
+    for name in gpt char_rnn; do echo "$name $folder/$name $root/examples/$name.c 80"; done >>$results/examples.list
     echo "mnist $folder/mnist" >>$results/examples.list
-    echo "demo $PWD/$build/bin/gradus demo" >>$results/examples.list
+    echo "demo $root/$build/bin/gradus demo" >>$results/examples.list
     for device in cpu "$kind"; do sed "s/\$/ --device $device/; s/^/$device /" $results/examples.list; done |
         (cd $results/examples && xargs -P "$jobs" -L 1 sh -c 'device=$0 name=$1; shift; mkdir -p $device.$name; cd $device.$name
             rest=$(('"$deadline"' - $(date +%s))); [ $rest -gt 0 ] || rest=1
-            [ $name = demo ] || set -- '"$PWD"'/tests/examples/check.sh $name "$@"
+            [ $name = demo ] || set -- '"$root"'/tests/examples/check.sh $name "$@"
             timeout $rest "$@" >log 2>&1; echo $? >status')
     bad=0
     printf '\n%-20s %-8s %s\n' example device "last result"
