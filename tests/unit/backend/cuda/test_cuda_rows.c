@@ -49,12 +49,14 @@ static gd_tensors masked_softmax(gd_tensors in, void *user) {
     gd_tensor *p = gd_div(e, gd_add(total, gd_square(in.at[COLUMN])));
     return gd_listed(p, gd_gt(s, last_mean(s)), total);
 }
-/* Four reductions of one pass. */
+/* Four reductions of one pass. No two ops are arguments of one call: compilers evaluate arguments in
+ * different orders, and the name of the step has the ops in theirs. */
 static gd_tensors scale_to_range(gd_tensors in, void *user) {
     (void)user;
     gd_tensor *x = in.at[X], *low = last_min(x), *high = last_max(x);
-    gd_tensor *y = gd_div(gd_sub(x, low), gd_add(gd_sub(high, low), gd_scalar(1)));
-    return gd_listed(gd_mul(gd_add(y, last_mean(x)), last_sum(gd_abs(x))));
+    gd_tensor *range = gd_add(gd_sub(high, low), gd_scalar(1)), *y = gd_div(gd_sub(x, low), range);
+    gd_tensor *size = last_sum(gd_abs(x)), *middle = last_mean(x);
+    return gd_listed(gd_mul(gd_add(y, middle), size));
 }
 /* Nothing but the extremes: NaN must come from them. */
 static gd_tensors subtract_extremes(gd_tensors in, void *user) {
