@@ -17,9 +17,9 @@ typedef struct {
 } gan;
 
 /* The loss of the discriminator if all points are real (1) or generated (0). */
-static gd_tensor *discriminator_loss(gan *g, gd_tensor *points, double truth) {
+static gd_tensor *discriminator_loss(gan *g, gd_tensor *points, double label) {
     gd_tensor *scores = gd_module_forward(g->discriminator, points);
-    return gd_bce_with_logits(scores, gd_full_like(scores, truth));
+    return gd_bce_with_logits(scores, gd_full_like(scores, label));
 }
 
 static gd_tensors train_step(gd_tensors in, void *user) {

@@ -26,7 +26,7 @@ typedef struct {
     double *y, *w; /* the latest result, and its projection vector */
 } check;
 
-/* Numbers in +-(0.5, 1.5): none is so small that it would hide an error. */
+/* Values in +-(0.5, 1.5): none is so small that it would hide an error. */
 static double projection_weight(uint64_t stream, int64_t i) {
     uint32_t word[4];
     gd_philox((gd_rng){0x6772616463686b00u, stream}, (uint64_t)i, word);
@@ -40,7 +40,7 @@ static gd_tensor *weights_like(const gd_tensor *t, uint64_t stream) {
     double *data = gd_malloc((size_t)n * sizeof *data);
     if (!data)
         return gd_tensor_fail(
-            gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)n));
+            gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld values", (long long)n));
     for (int64_t i = 0; i < n; i++) data[i] = projection_weight(stream, i);
     gd_tensor *w = gd_from_array(gd_shape_of(t->rank, t->dims), GD_F64, data);
     gd_free(data);
@@ -64,7 +64,7 @@ static gd_status evaluate_function(check *c, gd_tensor **result) {
 }
 
 /* The result's elements into c->y, evaluated without the tape. */
-static gd_status evaluate_numbers(check *c) {
+static gd_status evaluate_values(check *c) {
     gd_scope *scope = gd_scope_open();
     gd_tensor *y = NULL;
     int before = gd_no_grad_begin();
@@ -88,10 +88,10 @@ static gd_status central_difference(check *c, gd_tensor *x, double *host, int64_
     double at = host[e], step = c->options->step * fmax(1.0, fabs(at));
     double high = at + step, low = at - step; /* after rounding to the dtype */
     gd_status status = set_element(x, host, n, e, high);
-    if (status == GD_OK) status = evaluate_numbers(c);
+    if (status == GD_OK) status = evaluate_values(c);
     if (status == GD_OK) memcpy(above, c->y, (size_t)c->n_y * sizeof *above);
     if (status == GD_OK) status = set_element(x, host, n, e, low);
-    if (status == GD_OK) status = evaluate_numbers(c);
+    if (status == GD_OK) status = evaluate_values(c);
     gd_status restored = set_element(x, host, n, e, at);
     if (status == GD_OK) status = restored;
     long double sum = 0;
@@ -114,8 +114,7 @@ static gd_status check_input(check *c, int64_t input, gd_tensor *gradient) {
     char text[160];
     double *host = gd_calloc((size_t)(2 * n + c->n_y) + 1, sizeof *host), *analytic = host + n,
            *above = host + 2 * n;
-    if (!host)
-        return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)n);
+    if (!host) return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld values", (long long)n);
     gd_status status = gd_copy_out(x, host, (size_t)n * sizeof *host);
     if (status == GD_OK && gradient)
         status = gd_copy_out(gradient, analytic, (size_t)n * sizeof *analytic);
@@ -181,7 +180,7 @@ static gd_status check_first_order(check *c, gd_tensors checked) {
     c->n_y = gd_numel(y->rank, y->dims);
     c->y = gd_malloc((size_t)c->n_y * 2 * sizeof *c->y);
     if (!c->y)
-        return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)c->n_y);
+        return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld values", (long long)c->n_y);
     c->w = c->y + c->n_y;
     for (int64_t i = 0; i < c->n_y; i++) c->w[i] = projection_weight(0, i);
     for (int64_t i = 0, k = 0; i < c->inputs.count && status == GD_OK; i++)

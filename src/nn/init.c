@@ -111,9 +111,9 @@ static double fan_in_std(gd_shape dims, double gain) {
     return f.in > 0 ? gain / sqrt(f.in) : 0;
 }
 
-/* A tensor of these numbers, cast to the dtype. */
-static gd_tensor *from_numbers(gd_shape dims, gd_dtype dtype, const double *numbers) {
-    gd_tensor *t = gd_from_array(dims, GD_F64, numbers);
+/* A tensor of these values, cast to the dtype. */
+static gd_tensor *from_values(gd_shape dims, gd_dtype dtype, const double *values) {
+    gd_tensor *t = gd_from_array(dims, GD_F64, values);
     return dtype == GD_F64 ? t : gd_cast(t, dtype);
 }
 
@@ -261,16 +261,16 @@ static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
     gd_tensor *u = gd_uniform(dims, .low = 0, .high = 1, .dtype = GD_F64);
     if (u->kind == GD_FAILED) return u;
     const int64_t n = gd_numel(u->rank, u->dims);
-    double *numbers = gd_malloc((size_t)n * sizeof *numbers + 1);
-    if (!numbers)
-        return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));
-    gd_status status = gd_copy_out(u, numbers, (size_t)n * sizeof *numbers);
+    double *values = gd_malloc((size_t)n * sizeof *values + 1);
+    if (!values)
+        return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld values", (long long)n));
+    gd_status status = gd_copy_out(u, values, (size_t)n * sizeof *values);
     for (int64_t i = 0; i < n && status == GD_OK; i++) {
-        const double z = sign * normal_quantile(from + numbers[i] * (to - from), low, high);
-        numbers[i] = o->mean + o->std * fmin(fmax(z, o->low), o->high);
+        const double z = sign * normal_quantile(from + values[i] * (to - from), low, high);
+        values[i] = o->mean + o->std * fmin(fmax(z, o->low), o->high);
     }
-    gd_tensor *t = status == GD_OK ? from_numbers(dims, o->dtype, numbers) : gd_tensor_fail(status);
-    gd_free(numbers);
+    gd_tensor *t = status == GD_OK ? from_values(dims, o->dtype, values) : gd_tensor_fail(status);
+    gd_free(values);
     return t;
 }
 
@@ -387,15 +387,15 @@ static gd_tensor *orthogonal_make(gd_shape dims, const void *options) {
     if (t->kind == GD_FAILED) return t;
     const int64_t n = gd_numel(t->rank, t->dims), columns = rows > 0 ? n / rows : 0;
     const bool wide = rows <= columns; /* otherwise the columns are the vectors */
-    double *numbers = gd_malloc(2 * (size_t)n * sizeof *numbers + 1), *v = numbers + n;
-    if (!numbers)
-        return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));
+    double *values = gd_malloc(2 * (size_t)n * sizeof *values + 1), *v = values + n;
+    if (!values)
+        return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld values", (long long)n));
     gd_status status = gd_copy_out(t, v, (size_t)n * sizeof *v);
     if (status == GD_OK) orthogonalize(v, wide ? rows : columns, wide ? columns : rows);
     for (int64_t i = 0; i < n && status == GD_OK; i++)
-        numbers[i] = o->gain * (wide ? v[i] : v[i % columns * rows + i / columns]);
-    t = status == GD_OK ? from_numbers(dims, o->dtype, numbers) : gd_tensor_fail(status);
-    gd_free(numbers);
+        values[i] = o->gain * (wide ? v[i] : v[i % columns * rows + i / columns]);
+    t = status == GD_OK ? from_values(dims, o->dtype, values) : gd_tensor_fail(status);
+    gd_free(values);
     return t;
 }
 

@@ -1,7 +1,7 @@
 /* operator_table.c - the table that maps ops to ONNX operators, where their records do not.
  *
- * operator_table.h and codegen/operator_text.h describe the form of a row. Order: conditions that the text of a row cannot
- * express; the table, by family; lookups.
+ * operator_table.h and codegen/operator_text.h describe the form of a row. Order: conditions that
+ * the text of a row cannot express; the table, by family; lookups.
  */
 #include "onnx/operator_table.h"
 

@@ -1,4 +1,4 @@
-/* schedules.c - the formulas of schedules, in ordinary ops on f64 numbers of rank 0.
+/* schedules.c - the formulas of schedules, in ordinary ops on f64 scalars.
  *
  * `step` counts from 0, after the warm-up; `base` is the base rate of the group.
  */

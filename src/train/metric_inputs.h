@@ -31,7 +31,7 @@ gd_tensor *gd_class_logits(const gd_class_batch *batch, gd_class_form form);
 /* f64 (classes): the sum of weights of each class in `index`. */
 gd_tensor *gd_class_sum(const gd_class_batch *batch, gd_tensor *index, gd_tensor *weight);
 
-/* A batch of numbers: all f64 in the shape of the output. */
+/* A batch of values: all f64 in the shape of the output. */
 typedef struct gd_f64_batch {
     gd_tensor *output, *target, *weight;
 } gd_f64_batch;

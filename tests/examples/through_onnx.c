@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static int compared, failures;
-enum { MAX_SAVED_RUNS = 4, MOST = 16 };
+enum { MAX_SAVED_RUNS = 4, MAX_TENSORS = 16 };
 
 static double distance_of(gd_tensor *a, gd_tensor *b) {
     const double off = gd_item(gd_max(gd_abs(gd_sub(a, b)))), size = gd_item(gd_max(gd_abs(b)));
@@ -33,11 +33,11 @@ static void keep_sample(const char *path, const char **names, gd_tensor **values
  * Saving may fail unless `must`. */
 static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetch,
                           gd_tensor *expected, bool must) {
-    static char text[MOST][8];
+    static char text[MAX_TENSORS][8];
     static int number;
     GD_SCOPE;
-    const char *folder = getenv("GRADUS_ONNX_DIR"), *names[MOST];
-    gd_tensor *inputs[MOST], *values[MOST], *again[2 * MOST];
+    const char *folder = getenv("GRADUS_ONNX_DIR"), *names[MAX_TENSORS];
+    gd_tensor *inputs[MAX_TENSORS], *values[MAX_TENSORS], *again[2 * MAX_TENSORS];
     const int n = (int)feeds.count / 2;
     char path[500], output[24];
     snprintf(output, sizeof output, "fetch%d", number); /* each symbol needs its own name */
@@ -75,7 +75,7 @@ static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetc
 
 static gd_tensors run_both(gd_session *session, gd_tensors feeds, gd_tensors fetches) {
     static int runs;
-    gd_tensor *outputs[MOST];
+    gd_tensor *outputs[MAX_TENSORS];
     for (int64_t k = 0; k < fetches.count; k++) outputs[k] = fetches.at[k];
     if (runs++ >= MAX_SAVED_RUNS) return gd_session_run(session, feeds, fetches);
     /* one fetch at a time: an update must not run before the file is written */

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1 << 20 }; /* bytes to decompress in one run, to keep runs short */
+enum { MAX_BYTES = 1 << 20 }; /* bytes to decompress in one run, to keep runs short */
 
 static void read_stream(const uint8_t *data, size_t size) {
     gd_stream *s;
     uint8_t piece[1021];
     size_t got = 1;
     if (gd_stream_open_memory(&s, "fuzz", data, size) != GD_OK) return;
-    while (got > 0 && gd_stream_offset(s) < MOST) {
+    while (got > 0 && gd_stream_offset(s) < MAX_BYTES) {
         const uint64_t most = gd_stream_most(s);
         if (gd_stream_read(s, piece, sizeof piece, &got) != GD_OK) break;
         if (got > most) abort(); /* the bound that formats rely on */

@@ -8,7 +8,7 @@
 
 planned plan(body_fn body, const void *arg, gd_tensor *const *x, int n, int level) {
     planned p = {.n_feeds = 2 * n};
-    gd_tensor *symbols[MOST];
+    gd_tensor *symbols[MAX_VALUES];
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
     for (int i = 0; i < n; i++) {

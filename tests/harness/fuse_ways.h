@@ -6,11 +6,11 @@
 #include "fuse_ways_knobs.h"
 #include "gradus/gradus.h"
 
-enum { MOST = 24 };
+enum { MAX_VALUES = 24 };
 
 /* The results of a body_fn. */
 typedef struct results {
-    gd_tensor *at[MOST];
+    gd_tensor *at[MAX_VALUES];
     int count;
 } results;
 
@@ -19,7 +19,7 @@ typedef results (*body_fn)(gd_tensor *const *x, const void *arg);
 
 typedef struct planned {
     gd_session *session;
-    gd_tensor *feeds[2 * MOST];
+    gd_tensor *feeds[2 * MAX_VALUES];
     int n_feeds;
     results fetches;
 } planned;

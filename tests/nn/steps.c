@@ -9,11 +9,11 @@
 #include "gradus/session.h"
 #include "layer.h"
 
-enum { STEPS = 5, MOST = 2 * MAX_TENSORS };
+enum { STEPS = 5, MAX_RESULTS = 2 * MAX_TENSORS };
 
 /* The results of a run: loss, outputs and gradients of each step, then the final state. */
 typedef struct run_record {
-    gd_tensor *at[STEPS * MOST + MAX_TENSORS];
+    gd_tensor *at[STEPS * MAX_RESULTS + MAX_TENSORS];
     int n;
 } run_record;
 
@@ -49,7 +49,7 @@ static gd_tensors with_absent(gd_tensors in, const step_context *s) {
 /* One training step. Returns the loss, the outputs and the gradients of inputs and parameters. */
 static gd_tensors train_step(gd_tensors in, void *user) {
     step_context *s = user;
-    gd_tensor *by[MOST], *gradients[MOST] = {NULL}, *results[MOST];
+    gd_tensor *by[MAX_RESULTS], *gradients[MAX_RESULTS] = {NULL}, *results[MAX_RESULTS];
     int n_by = 0, n = 0;
     gd_tensors y = gd_module_call(s->m, with_absent(in, s)),
                parameters = gd_module_parameters(s->m);
@@ -74,7 +74,7 @@ static gd_tensors train_step(gd_tensors in, void *user) {
 }
 
 static void record_results(run_record *t, gd_tensors results) {
-    for (int64_t i = 0; i < results.count && t->n < STEPS * MOST; i++)
+    for (int64_t i = 0; i < results.count && t->n < STEPS * MAX_RESULTS; i++)
         t->at[t->n++] = gd_clone(gd_detach(results.at[i]));
 }
 
@@ -118,7 +118,7 @@ static void run_jit(const test_case *c, gd_module *m, gd_dtype dtype, int level,
 static void run_session(const test_case *c, gd_module *m, gd_dtype dtype, int level,
                         run_record *t) {
     gd_tensor *in[MAX_TENSORS], *symbols[MAX_TENSORS] = {NULL}, *feeds[2 * MAX_TENSORS],
-                                *fetches[2 * MOST];
+                                *fetches[2 * MAX_RESULTS];
     step_context s = {.m = m};
     const int n = make_present_inputs(c, dtype, in, &s);
     int n_feeds = 0;

@@ -5,7 +5,7 @@
 #include "fault_walk.h"
 #include "suites.h"
 
-enum { MOST = 3000 }; /* allocations of one op at which a walk stops */
+enum { MAX_ALLOCATIONS = 3000 }; /* allocations of one op at which a walk stops */
 
 /* Calls the op on existing inputs and computes its gradients. */
 static gd_status forward_and_back(const run_setup *s, gd_tensor *const *in, int n_in,
@@ -78,10 +78,12 @@ static void walk_case(fault_walk *w, const test_case *c, gd_dtype dtype) {
 
 static void check_case(const test_case *c, gd_dtype dtype) {
     report_at(c, dtype);
-    fault_walk single = {.what = "the case", .most = MOST};
+    fault_walk single = {.what = "the case", .most = MAX_ALLOCATIONS};
     walk_case(&single, c, dtype);
-    fault_walk lasting_walk = {
-        .what = "the case", .lasting = true, .most = MOST, .stride = single.rounds / 40 + 1};
+    fault_walk lasting_walk = {.what = "the case",
+                               .lasting = true,
+                               .most = MAX_ALLOCATIONS,
+                               .stride = single.rounds / 40 + 1};
     walk_case(&lasting_walk, c, dtype);
     report_pass();
 }

@@ -232,8 +232,8 @@ static const option ops_options[] = {
 
 /* There is no op of this name: names that differ in a few letters. */
 static int fail_without_op(const char *name) {
-    enum { MOST = 4 };
-    const char *near[MOST];
+    enum { MAX_NEAR = 4 };
+    const char *near[MAX_NEAR];
     char text[200] = "";
     int n = 0, least = MAX_EDITS;
     for (int i = 0; i < gd_op_count(); i++) {
@@ -242,7 +242,7 @@ static int fail_without_op(const char *name) {
         if (d > least || (gd_op_flags(gd_op_at(i)) & (GD_OP_INTERNAL | GD_OP_INPLACE))) continue;
         if (d < least) n = 0;
         least = d;
-        if (n < MOST) near[n++] = known;
+        if (n < MAX_NEAR) near[n++] = known;
     }
     for (int i = 0; i < n; i++) {
         const size_t used = strlen(text);

@@ -24,7 +24,7 @@ typedef enum gd_fold {
     GD_FOLD_MIN,
     GD_FOLD_ANY, /* 1 or 0 */
     GD_FOLD_ALL,
-    /* with a second number in the state, the index of the first largest or smallest element */
+    /* with a second value in the state, the index of the first largest or smallest element */
     GD_FOLD_ARGMAX,
     GD_FOLD_ARGMIN,
     /* floats only */
@@ -51,8 +51,8 @@ typedef enum gd_finish {
 } gd_finish;
 
 /* The leaf functions of one accumulator dtype. A state is a pair of arrays: s0 of the dtype, and s1
- * of the dtype or, for argmax and argmin, of int64_t. Folds of one number do not access s1. Both
- * numbers of GD_FOLD_MOMENTS are doubles for f32 too: near a large mean, the means of two leaves
+ * of the dtype or, for argmax and argmin, of int64_t. Folds of one value do not access s1. Both
+ * values of GD_FOLD_MOMENTS are doubles for f32 too: near a large mean, the means of two leaves
  * differ by less than f32 can represent, and merging squares their difference. */
 typedef struct gd_reducer {
     /* Computes `count` states, at x, x + step, ... (bytes). Each is the state of `runs` runs of n >

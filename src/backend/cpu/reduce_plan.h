@@ -41,7 +41,7 @@ typedef struct {
     const gd_reducer *isa;
     const gd_view *x;
     int64_t size, x_size;            /* bytes of an element of the accumulator dtype and of x */
-    gd_dtype state;                  /* dtype of the first number of a state */
+    gd_dtype state;                  /* dtype of the first value of a state */
     int64_t state_size, second_size; /* bytes of the two values of a state */
     reduce_axis kept[GD_MAX_RANK], reduced[GD_MAX_RANK];
     int n_kept, n_reduced;   /* without the innermost axes, `inner` and `run` */

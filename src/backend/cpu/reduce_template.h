@@ -1,7 +1,7 @@
 /* reduce_template.h - the vectorized leaf functions of reductions for one accumulator dtype (see
  * reduce.h and simd_typed.h).
  *
- * FOLD_EACH lists the folds of one number: identity, map of an element, combination of two results.
+ * FOLD_EACH lists the folds of one value: identity, map of an element, combination of two results.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "backend/cpu/simd_typed.h"
 #include "core/copy.h"
 
-/* --- folds of one number ---------------------------------------------------------------------- */
+/* --- folds of one value ----------------------------------------------------------------------- */
 
 #define MAP_NONE(x)           (x)
 #define MAP_TRUTH(x)          ((VEC)(((x) != 0) & (MASK)V(splat)(1)))
@@ -220,13 +220,13 @@ static void arg_merge(gd_fold fold, int64_t cols, E *a0, int64_t *a1, const E *b
 
 FOLD_PARTS(DEFINE_ROW)
 
-/* The moments of a leaf are computed in three steps, with numbers that stay small for any mean:
+/* The moments of a leaf are computed in three steps, with values that stay small for any mean:
  *   1. The mean of the differences from the first element gives a rough mean, rounded to E.
  *   2. The differences d from the rough mean give sum(d) and sum(d * d).
  *   3. The mean is rough + sum(d) / n, and the squared deviations from it are
  *      sum(d * d) - sum(d)^2 / n, which has almost no cancellation. */
 
-/* Two-pass moments in double precision, element by element: for numbers whose differences overflow
+/* Two-pass moments in double precision, element by element: for values whose differences overflow
  * E, and for infinities and NaN. With `rows`, run r starts at rows[r][at]. */
 static void moments_two_pass(const void *const *rows, int64_t at, leaf_block b, double *s0,
                              double *s1) {

@@ -49,7 +49,7 @@ static void print_arguments(const reduction_printer *p) {
     const int n_params = p->source->ir->n_params, n_scalars = p->source->n_scalars;
     fprintf(p->out,
             "struct gd_reduction_args {\n"
-            "    const gd_word *word;\n"
+            "    const gd_cuda_word *word;\n"
             "    void *partial;\n"
             "    int64_t count, inner_count, part;\n"
             "    int32_t mode, width, parts, rank, inner_rank, unused;\n"

@@ -44,7 +44,7 @@ static char *print_source(const gd_kernel_source *source, gd_cuda_variant varian
         api->print_cuda_rows(out, source, rows, kernel_name);
     } else if (source->reduces) {
         fputs(gd_cuda_previous_text, out);
-        fputs("struct gd_word { unsigned long long number; };\n", out);
+        fputs("struct gd_cuda_word { unsigned long long number; };\n", out);
         printed = api->print_kernel(out, &dialect, source, kernel_name);
     } else {
         fputs(gd_cuda_expression_text, out);

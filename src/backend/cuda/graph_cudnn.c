@@ -139,8 +139,8 @@ static cudnnHandle_t find_build_handle(gd_device *d) {
 /* Whether the notes of a configuration's engine allow it, and the engine's number. An engine whose
  * notes cannot be read is not allowed. */
 static bool notes_allow(cudnnBackendDescriptor_t config, unsigned forbidden, int64_t *number) {
-    enum { MOST = 32 };
-    cudnnBackendNumericalNote_t notes[MOST];
+    enum { MAX_NOTES = 32 };
+    cudnnBackendNumericalNote_t notes[MAX_NOTES];
     cudnnBackendDescriptor_t engine = NULL;
     int64_t count = 0;
     if (gd_dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != 0)
@@ -149,8 +149,8 @@ static bool notes_allow(cudnnBackendDescriptor_t config, unsigned forbidden, int
         gd_dnn.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine) == 0 &&
         gd_dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                        CUDNN_TYPE_NUMERICAL_NOTE, MOST, &count, notes) == 0;
-    for (int64_t i = 0; allowed && i < count && i < MOST; i++)
+                                        CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES, &count, notes) == 0;
+    for (int64_t i = 0; allowed && i < count && i < MAX_NOTES; i++)
         if (forbidden >> notes[i] & 1) allowed = false;
     if (gd_dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
                                         &count, number) != 0)
@@ -187,8 +187,8 @@ static cudnnBackendDescriptor_t search_heuristic(cudnnHandle_t handle, gd_dnn_gr
                                                  cudnnBackendHeurMode_t mode,
                                                  const gd_dnn_choice *choice, int64_t *workspace,
                                                  int64_t *engine) {
-    enum { MOST = 64 };
-    cudnnBackendDescriptor_t configs[MOST], plan = NULL;
+    enum { MAX_CONFIGS = 64 };
+    cudnnBackendDescriptor_t configs[MAX_CONFIGS], plan = NULL;
     int64_t found = 0;
     const int before = g->n_descriptors;
     const unsigned forbidden = choice->forbidden | 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
@@ -198,7 +198,7 @@ static cudnnBackendDescriptor_t search_heuristic(cudnnHandle_t handle, gd_dnn_gr
     gd_dnn_set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     gd_dnn_finalize(g, heuristic);
     int n = 0;
-    for (; n < MOST && g->n_descriptors < GD_DNN_DESCRIPTORS; n++)
+    for (; n < MAX_CONFIGS && g->n_descriptors < GD_DNN_DESCRIPTORS; n++)
         if (!(configs[n] = gd_dnn_add_descriptor(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR))) break;
     if (g->status == CUDNN_STATUS_SUCCESS &&
         gd_dnn.cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,

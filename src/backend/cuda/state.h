@@ -77,10 +77,10 @@ enum {
     GD_CUDA_ALL_SHARED = -1, /* shared memory of a kernel: as much as a block may have */
 };
 
-/* A kernel that the build compiled: a function of the file IMAGE.cu. It is loaded when a
- * device first uses it.
+/* A kernel that the build compiled: a function of the image FAMILY/FILE, or of FILE for a file of
+ * this folder. It is loaded when a device first uses it.
  *
- *     static gd_cuda_kernel fill = GD_CUDA_KERNEL("fill", "gd_fill");
+ *     static gd_cuda_kernel fill_views = GD_CUDA_KERNEL("creation/creation", "gd_fill_views");
  */
 typedef struct gd_cuda_kernel {
     const char *image, *name;

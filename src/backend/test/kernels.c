@@ -214,7 +214,7 @@ void test_elementwise(gd_kernel_call *call) {
 }
 
 /* An elementwise op for each entry of a list: the inputs of entry 0, those of entry 1, ..., and then
- * numbers of rank 0, or of rank 1 with an element for each entry (gd_each in dispatch/call.h). */
+ * scalars of rank 0, or of rank 1 with an element for each entry (gd_each in dispatch/call.h). */
 void test_elementwise_list(gd_kernel_call *call) {
     const int n_inputs = test_host->op_expression(call->op)->n_vars, count = call->each,
               width = (call->n_in - n_inputs) / (count - 1), written = call->n_out / count;

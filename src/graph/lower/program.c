@@ -138,12 +138,12 @@ gd_view gd_program_view(const gd_pvalue *v) {
 /* Selects the kernel for a step, and finds out whether it prefers channels last. */
 static const gd_kernel *select_step_kernel(const gd_program *p, const gd_pstep *s,
                                            gd_device *device, bool *prefers_channels_last) {
-    enum { MOST = 32 };
+    enum { MAX_FEW = 32 };
     const int n = s->n_in + s->n_out;
-    gd_view few[MOST], *views = few;
+    gd_view few[MAX_FEW], *views = few;
     *prefers_channels_last = false;
-    if ((s->op->flags & GD_OP_OPAQUE) || (n > MOST && !s->each)) return NULL;
-    if (n > MOST && !(views = gd_malloc((size_t)n * sizeof *views))) return NULL;
+    if ((s->op->flags & GD_OP_OPAQUE) || (n > MAX_FEW && !s->each)) return NULL;
+    if (n > MAX_FEW && !(views = gd_malloc((size_t)n * sizeof *views))) return NULL;
     for (int i = 0; i < n; i++) {
         const int value = i < s->n_in ? s->in[i] : s->out[i - s->n_in];
         if (value == -1) views[i] = (gd_view){.data = NULL};

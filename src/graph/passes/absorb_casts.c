@@ -166,9 +166,9 @@ static int find_operands(cast_pass *c, gd_pstep *s, operand *operands) {
 
 /* Returns the number of replaced operands; -1: no memory. */
 static int absorb_around(cast_pass *c, gd_pstep *s) {
-    enum { MOST = 32 };
-    operand operands[MOST];
-    if (s->n_in + s->n_out > MOST) return 0;
+    enum { MAX_OPERANDS = 32 };
+    operand operands[MAX_OPERANDS];
+    if (s->n_in + s->n_out > MAX_OPERANDS) return 0;
     const int count = find_operands(c, s, operands);
     if (count <= 0 || replace_operands(c, s, operands, count)) return count;
     int replaced = 0;

@@ -167,7 +167,7 @@ gd_status gd_attention_infer(const gd_infer *i, int mask_at, bool causal, bool g
     return gd_attention_shape(&in, s);
 }
 
-/* y is (batch..., L, F); lse (batch..., L) has one number for each row of y. */
+/* y is (batch..., L, F); lse (batch..., L) has one value for each row of y. */
 static void attention_outputs(const gd_attention *s, gd_dtype dtype, gd_meta *y, gd_meta *lse) {
     y->dtype = dtype;
     y->rank = s->rank + 2;

@@ -46,13 +46,13 @@ TEST(a_long_primitive_that_depends_on_another_has_its_own_stage) {
     }
 }
 
-enum { MOST = 2000 };
+enum { MAX_ELEMENTS = 2000 };
 
 /* Compares the kernel with the primitives one by one: the same bits, into a new result or in
  * place. */
 static void check_kernel(const char *text, int64_t n, bool in_place) {
-    static float x[3][MOST], y[MOST], expected[MOST];
-    _Alignas(64) static char tiles[16 * MOST * sizeof(float)];
+    static float x[3][MAX_ELEMENTS], y[MAX_ELEMENTS], expected[MAX_ELEMENTS];
+    _Alignas(64) static char tiles[16 * MAX_ELEMENTS * sizeof(float)];
     expression e;
     gd_ew_program p;
     parse_expression(&e, text);
@@ -60,12 +60,13 @@ static void check_kernel(const char *text, int64_t n, bool in_place) {
     gd_ew_fn fn = (gd_ew_fn)(void *)gd_native_kernel(&source, gd_ew_target(gd_cpu_isa()));
     if (!fn) SKIP("there is no compiler");
     for (int k = 0; k < 3; k++)
-        for (int i = 0; i < MOST; i++) x[k][i] = (float)((i * 37 + k * 101) % 211) / 100 - 1;
+        for (int i = 0; i < MAX_ELEMENTS; i++)
+            x[k][i] = (float)((i * 37 + k * 101) % 211) / 100 - 1;
     const void *in[3] = {x[0], x[1], x[2]};
     void *out[1] = {expected};
     CHECK(gd_ew_prepare_ir(&e.ir, GD_EW_F32, &p) == GD_OK && p.n_slots <= 16);
-    gd_ew_constants(&p, NULL, MOST, n, tiles);
-    gd_ew_evaluate(&p, MOST, n, in, out, tiles);
+    gd_ew_constants(&p, NULL, MAX_ELEMENTS, n, tiles);
+    gd_ew_evaluate(&p, MAX_ELEMENTS, n, in, out, tiles);
     out[0] = in_place ? x[0] : y;
     fn(n, in, out, NULL);
     CHECK_SAYING(memcmp(out[0], expected, (size_t)n * sizeof(float)) == 0, "%s of %d", text,
@@ -76,7 +77,7 @@ TEST(stages_give_the_same_bits_and_may_overwrite_an_operand) {
     static const char *const texts[] = {"tanh(erf(a))", "tanh(erf(a)*b + c) * a",
                                         "(a + b) * tanh(exp(c)) - a",
                                         "log(2 + tanh(erf(a))) + erf(a) * b"};
-    static const int64_t sizes[] = {1, 16, 37, 255, 256, 257, 1000, MOST};
+    static const int64_t sizes[] = {1, 16, 37, 255, 256, 257, 1000, MAX_ELEMENTS};
     for (int t = 0; t < 4; t++)
         for (int s = 0; s < 8; s++)
             for (int in_place = 0; in_place < 2; in_place++)

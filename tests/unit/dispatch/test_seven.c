@@ -16,12 +16,12 @@
 #include "graph/run/evaluate.h"
 #include "test.h"
 
-enum { MOST = 8 };
+enum { MAX_INPUTS = 8 };
 
 typedef struct op_case {
     const char *name;
-    int n_in, n_mask;    /* inputs; those from n_mask on are bool */
-    gd_shape dims[MOST]; /* of the inputs */
+    int n_in, n_mask;          /* inputs; those from n_mask on are bool */
+    gd_shape dims[MAX_INPUTS]; /* of the inputs */
     gd_tensor *(*typed)(gd_tensor **x);
     gd_tensor *(*by_name)(gd_tensor **x);
 } op_case;
@@ -115,7 +115,7 @@ static const op_case op_cases[] = {
 
 /* --- value, first and second order gradients -------------------------------------------------- */
 
-enum { RESULTS = 1 + 2 * MOST };
+enum { RESULTS = 1 + 2 * MAX_INPUTS };
 
 /* Computes the sum of squares (so that even a linear op has a second order) and its gradients for
  * all inputs; the second order is that of the sum of squares of the first. Returns the number of
@@ -147,14 +147,14 @@ static void make_inputs(const op_case *op, gd_tensor **x) {
 }
 
 static int run_eager(const op_case *op, gd_tensor *(*call)(gd_tensor **), gd_tensor **out) {
-    gd_tensor *x[MOST];
+    gd_tensor *x[MAX_INPUTS];
     make_inputs(op, x);
     for (int i = 0; i < op->n_mask; i++) gd_requires_grad(x[i]);
     return compute_gradients(op, call, x, out);
 }
 
 static int run_as_symbols(const op_case *op, gd_tensor *(*call)(gd_tensor **), gd_tensor **out) {
-    gd_tensor *x[MOST], *symbols[MOST], *fetches[RESULTS];
+    gd_tensor *x[MAX_INPUTS], *symbols[MAX_INPUTS], *fetches[RESULTS];
     make_inputs(op, x);
     for (int i = 0; i < op->n_in; i++)
         symbols[i] = gd_symbol(op->dims[i], gd_tensor_dtype(x[i]), NULL);
@@ -166,7 +166,7 @@ static int run_as_symbols(const op_case *op, gd_tensor *(*call)(gd_tensor **), g
 }
 
 static int run_on_device(const op_case *op, gd_tensor *(*call)(gd_tensor **), gd_tensor **out) {
-    gd_tensor *x[MOST];
+    gd_tensor *x[MAX_INPUTS];
     make_inputs(op, x);
     gd_device *device = gd_test_device();
     for (int i = 0; i < op->n_in; i++) x[i] = gd_to_device(x[i], device);

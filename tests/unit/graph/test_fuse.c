@@ -212,7 +212,7 @@ static const gd_op *eligible_op(int number) {
 static results random_body(gd_tensor *const *x, const void *arg) {
     const random_chain *c = arg;
     draws stream = {c->seed};
-    gd_tensor *pool[MOST] = {x[0], x[1], x[2], x[3]};
+    gd_tensor *pool[MAX_VALUES] = {x[0], x[1], x[2], x[3]};
     int n = 4;
     for (int i = 0; i < c->length; i++) {
         const gd_op *op = eligible_op(c->first + i);

@@ -353,9 +353,9 @@ TEST(values_that_are_live_at_the_same_time_do_not_overlap) {
     draws d = {12345};
     size_t worst = 0;
     for (int round = 0; round < 200; round++) {
-        enum { MOST = 60 };
-        gd_span spans[MOST];
-        const int n = 1 + draw_below(&d, MOST);
+        enum { MAX_SPANS = 60 };
+        gd_span spans[MAX_SPANS];
+        const int n = 1 + draw_below(&d, MAX_SPANS);
         for (int i = 0; i < n; i++) {
             const int begin = draw_below(&d, 50);
             spans[i] = (gd_span){.bytes = (size_t)draw_below(&d, 5000),

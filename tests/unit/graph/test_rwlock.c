@@ -12,7 +12,7 @@
 
 /* --- rwlock ----------------------------------------------------------------------------------- */
 
-enum { MOST = 8 };
+enum { USERS = 8 };
 typedef struct lock_user {
     gd_rwlock *rwlock;
     bool writes;
@@ -56,17 +56,17 @@ static void start_users(lock_user *v, int count, int at_once) {
 TEST(the_lock_is_granted_in_order_of_arrival) {
     /* readers, a writer, readers, two writers, a reader: readers between writers run
      * concurrently */
-    static const bool writes[MOST] = {false, false, true, false, false, true, true, false};
-    static const int round[MOST] = {0, 0, 1, 2, 2, 3, 4, 5};
+    static const bool writes[USERS] = {false, false, true, false, false, true, true, false};
+    static const int round[USERS] = {0, 0, 1, 2, 2, 3, 4, 5};
     gd_rwlock rwlock;
     gd_rwlock_init(&rwlock);
     _Atomic int acquired = 0;
-    lock_user v[MOST];
-    for (int i = 0; i < MOST; i++)
+    lock_user v[USERS];
+    for (int i = 0; i < USERS; i++)
         v[i] = (lock_user){
             .rwlock = &rwlock, .writes = writes[i], .holds = true, .acquired = &acquired};
-    start_users(v, MOST, 2);
-    for (int i = 0; i < MOST; i++)
+    start_users(v, USERS, 2);
+    for (int i = 0; i < USERS; i++)
         for (int k = 0; k < i; k++)
             CHECK_SAYING(round[k] == round[i] || v[k].number < v[i].number,
                          "%d arrived before %d, but acquired the lock after it", k, i);

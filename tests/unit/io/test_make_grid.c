@@ -7,7 +7,7 @@
 #include "gradus/gradus.h"
 #include "values.h"
 
-enum { MOST = 8192 };
+enum { MAX_ELEMENTS = 8192 };
 
 typedef struct grid_case {
     int n, c, h, w;
@@ -59,7 +59,7 @@ CLEAN_TEST(grids_are_those_of_torchvision) {
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         GD_SCOPE;
         const grid_case *g = &cases[k];
-        static float x[MOST], y[MOST], found[MOST];
+        static float x[MAX_ELEMENTS], y[MAX_ELEMENTS], found[MAX_ELEMENTS];
         int dims[3];
         for (int i = 0; i < g->n * g->c * g->h * g->w; i++) x[i] = sinf((float)i * 1.7f) * 2;
         gd_tensor *images = gd_from_array(gd_dims(g->n, g->c, g->h, g->w), GD_F32, x);

@@ -11,7 +11,7 @@
 #include "dispatch/op.h"
 #include "test.h"
 
-enum { MOST = 24 };
+enum { MAX_INPUTS = 24 };
 
 /* A call of rnn, lstm or gru, its results and gradients. */
 typedef struct {
@@ -19,9 +19,9 @@ typedef struct {
     int64_t steps, batch, inputs, hidden;
     bool lengths, states;
     gd_dtype dtype;
-    gd_tensor *in[MOST];
+    gd_tensor *in[MAX_INPUTS];
     int n_in;
-    gd_tensor *out[3], *grad[MOST];
+    gd_tensor *out[3], *grad[MAX_INPUTS];
     int n_out;
 } layer;
 
@@ -70,7 +70,7 @@ static void call_layer(layer *l) {
 
 /* Also computes the gradients of the outputs' sum, weighted by position, for every float input. */
 static void call_with_gradients(layer *l) {
-    gd_tensor *by[MOST], *loss = NULL;
+    gd_tensor *by[MAX_INPUTS], *loss = NULL;
     int n = 0;
     for (int i = 0; i < l->n_in; i++)
         if (l->in[i] && gd_dtype_is_float(gd_tensor_dtype(l->in[i])))

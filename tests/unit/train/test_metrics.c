@@ -342,10 +342,10 @@ CLEAN_TEST(auc_distinguishes_very_confident_outputs) {
     CHECK(exact > 0.7 && exact < 0.8);
     gd_metric *p = gd_metric_auc(.logits = false), *two = gd_metric_auc();
     gd_tensor *small = FLOATS(gd_dims(4), 0.1, 0.4, 0.35, 0.8),
-              *truth = INTS(gd_dims(4), 0, 0, 1, 1);
-    CHECK_ONE(p, small, truth, 0.75);
-    CHECK_ONE(two, FLOATS(gd_dims(4, 2), 0, .1, 1, 1.4, 5, 5.35, 2, 2.8), truth, 0.75);
-    CHECK_ONE(gd_metric_auc(.logits = false), FLOATS(gd_dims(4), 0, 0, 1, 1), truth, 1);
+              *target = INTS(gd_dims(4), 0, 0, 1, 1);
+    CHECK_ONE(p, small, target, 0.75);
+    CHECK_ONE(two, FLOATS(gd_dims(4, 2), 0, .1, 1, 1.4, 5, 5.35, 2, 2.8), target, 0.75);
+    CHECK_ONE(gd_metric_auc(.logits = false), FLOATS(gd_dims(4), 0, 0, 1, 1), target, 1);
     m = gd_metric_auc();
     gd_metric_update(m, small, INTS(gd_dims(4), 1, 1, 1, 1));
     CHECK(isnan(gd_metric_number(m)));

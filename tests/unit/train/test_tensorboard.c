@@ -30,9 +30,9 @@ static const char *folder;
 
 /* --- a reader --------------------------------------------------------------------------------- */
 
-enum { MOST = 200 };
+enum { MAX_EVENTS = 200 };
 typedef struct events {
-    gd_pb_doc *at[MOST];
+    gd_pb_doc *at[MAX_EVENTS];
     char *data[8];
     int count, files;
 } events;
@@ -44,7 +44,7 @@ static bool read_records(events *e, const char *path) {
     if (gd_file_read_all(path, &data, &bytes) != GD_OK) return false;
     e->data[e->files++] = data;
     const uint8_t *at = (const uint8_t *)data, *end = at + bytes;
-    while (at < end && e->count < MOST) {
+    while (at < end && e->count < MAX_EVENTS) {
         if (end - at < 16) return false;
         const uint64_t length = gd_get_u64(at);
         if (gd_get_u32(at + 8) != gd_masked_crc32c(at, 8) || length > (uint64_t)(end - at) - 16)

@@ -9,10 +9,10 @@
  */
 #include "sources.h"
 
-enum { MOST = 64, NAME_BYTES = 48 };
+enum { MAX_NAMES = 64, NAME_BYTES = 48 };
 typedef char name[NAME_BYTES];
 typedef struct name_list {
-    name at[MOST];
+    name at[MAX_NAMES];
     int count;
 } name_list;
 
@@ -25,15 +25,15 @@ static int find_name(const name_list *list, const char *text, size_t length) {
 static int add_name(name_list *list, const char *text, size_t length) {
     const int known = find_name(list, text, length);
     if (known >= 0) return known;
-    CHECK(list->count < MOST && length < NAME_BYTES);
-    if (list->count == MOST || length >= NAME_BYTES) return 0;
+    CHECK(list->count < MAX_NAMES && length < NAME_BYTES);
+    if (list->count == MAX_NAMES || length >= NAME_BYTES) return 0;
     memcpy(list->at[list->count], text, length);
     return list->count++;
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static name_list rooms, stages[MOST]; /* stages: of each room */
+static name_list rooms, stages[MAX_NAMES]; /* stages: of each room */
 static name_list families, kinds;
 
 /* A row that has stages names them behind "by stage:", as `build/`. */
@@ -134,6 +134,7 @@ static void add_source(const char *path, const char *text, void *user) {
     if (p.room < 0 || n_sources == MAX_FILES) return;
     CHECK_SAYING(stages[p.room].count == 0 || p.stage >= 0,
                  "%s: it is in no stage that the table of ARCHITECTURE.md names", path);
+    CHECK_SAYING(!is_room(p.room, "ops") || p.family >= 0, "%s: it is in no family's folder", path);
     sources[n_sources++] = (source){strdup(below), strdup(text), p};
 }
 
@@ -161,6 +162,9 @@ static void each_include(include_visitor *visit) {
         token before = {.kind = END}, hash = before;
         for (token t; (t = next_token(&at, &line)).kind != END; hash = before, before = t) {
             if (t.kind != STRING || !token_is(before, "include") || !token_is(hash, "#")) continue;
+            CHECK_SAYING(t.length < 4 || memcmp(t.at, "\"../", 4) != 0,
+                         "src/%s:%d: includes %.*s, which is no path below src", sources[i].path,
+                         t.line, (int)t.length, t.at);
             const place to = included_place(t);
             if (to.room >= 0) visit(&sources[i], t, to);
         }
@@ -186,7 +190,8 @@ TEST(no_file_includes_a_header_of_a_later_folder) {
 
 /* --- families --------------------------------------------------------------------------------- */
 
-static bool reaches[MOST][MOST]; /* whether a family includes headers of another, also indirectly */
+/* Whether a family includes headers of another, also indirectly. */
+static bool reaches[MAX_NAMES][MAX_NAMES];
 
 static void add_edge(const source *s, token header, place to) {
     (void)header;

@@ -60,6 +60,23 @@ TEST(no_source_uses_locale_dependent_number_formatting) {
     CHECK(each_source(GRADUS_SOURCE "/src", check_locale_use, NULL) > 200);
 }
 
+/* --- blocks ----------------------------------------------------------------------------------- */
+
+/* A block begins in its line with the kind of its record, without a space before it. */
+static void check_blocks(const char *path, const char *text, void *user) {
+    const char *at = text, *end = strstr(text, ".gen.h\"");
+    int line = 1;
+    (void)user;
+    for (; *at; at += strcspn(at, "\n"), at += *at == '\n', line++)
+        CHECK_SAYING(strncmp(at, "/*", 2) != 0 || !islower((unsigned char)at[2]) || end,
+                     "%s:%d: the generator does not read the blocks of this file", path, line);
+}
+
+TEST(blocks_of_records_and_kernels_are_where_the_generator_reads_them) {
+    static const char *const endings[] = {".c", ".h", ".cu", ".cuh", ".cpp", NULL};
+    CHECK(each_file(GRADUS_SOURCE "/src", endings, check_blocks, NULL) > 300);
+}
+
 /* --- devices ---------------------------------------------------------------------------------- */
 
 /* Returns whether the call at `at` has an argument api->kind. */

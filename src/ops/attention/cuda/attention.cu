@@ -284,7 +284,7 @@ template <typename C, int TILE, int HEAD> struct attention {
             forward_tile(p, item / tiles, (tiles - 1 - item % tiles) * TILE);
     }
 
-    /* A matrix, and the offsets of its mask and of its numbers for each row. */
+    /* A matrix, and the offsets of its mask and of its values for each row. */
     struct row_offsets {
         long long matrix, mask, lse, inner;
         __device__ __forceinline__ row_offsets(const gd_cuda_attention &p, long long number)
@@ -327,13 +327,13 @@ template <typename C, int TILE, int HEAD> struct attention {
         for (long long matrix = first; matrix < first + p.groups; matrix++) {
             const long long at_q = matrix_offset(p, p.q, matrix, false),
                             at_gy = matrix_offset(p, p.gy, matrix, false);
-            const row_offsets numbers(p, matrix);
+            const row_offsets offsets(p, matrix);
             for (long long r = p.causal ? c : 0; r < p.rows; r += TILE) {
                 scores weights, gradients;
                 load_rows(q, p.q, at_q, r, p.rows, p.width);
                 load_rows(gy, p.gy, at_gy, r, p.rows, p.value_width);
                 __syncthreads();
-                score_gradients(p, words, weights, gradients, q, k, v, gy, numbers, r, c);
+                score_gradients(p, words, weights, gradients, q, k, v, gy, offsets, r, c);
                 store_weights(w, weights);
                 store_weights(g, gradients);
                 __syncthreads();
@@ -365,7 +365,7 @@ template <typename C, int TILE, int HEAD> struct attention {
         const long long at_k = matrix_offset(p, p.k, matrix, true),
                         at_v = matrix_offset(p, p.v, matrix, true);
         const long long end = p.causal && r + TILE < p.columns ? r + TILE : p.columns;
-        const row_offsets numbers(p, matrix);
+        const row_offsets offsets(p, matrix);
         dropout_words words(p);
         result gq = {};
         load_rows(q, p.q, matrix_offset(p, p.q, matrix, false), r, p.rows, p.width);
@@ -375,7 +375,7 @@ template <typename C, int TILE, int HEAD> struct attention {
             load_rows(k, p.k, at_k, c, p.columns, p.width);
             load_rows(v, p.v, at_v, c, p.columns, p.value_width);
             __syncthreads();
-            score_gradients(p, words, weights, gradients, q, k, v, gy, numbers, r, c);
+            score_gradients(p, words, weights, gradients, q, k, v, gy, offsets, r, c);
             store_weights(g, gradients);
             __syncthreads();
             add_product(gq, g, k);

@@ -57,7 +57,7 @@ typedef struct gd_cuda_attention {
 #define GD_CUDA_MMA_QUERIES_STEP(head) ((head) <= 64 ? 64 : 32)
 #define GD_CUDA_MMA_ROWS               64
 /* Bytes of a block: its own rows, and two tiles of two matrices that are loaded in turn; the kernel
- * for gk and gv has two numbers for each row of the latter, too. */
+ * for gk and gv has two values for each row of the latter, too. */
 #define GD_CUDA_MMA_ROWS_BYTES(rows, head) ((rows) * ((head) + 8) * 2)
 #define GD_CUDA_MMA_FORWARD_BYTES(head)                                             \
     (GD_CUDA_MMA_ROWS_BYTES(GD_CUDA_MMA_ROWS * GD_CUDA_MMA_ROW_TILES(head), head) + \

@@ -36,7 +36,7 @@ enum {
     ID_VIRTUAL
 };
 
-/* The numbers that the graph takes by value. */
+/* The scalars that the graph takes by value. */
 static const float masked_score = -FLT_MAX, one = 1;
 
 /* --- problems --------------------------------------------------------------------------------- */
@@ -93,7 +93,7 @@ static descriptor add_transposed(builder *b, int64_t id, const gd_view *v) {
     return add_operand(b, id, &transposed);
 }
 
-/* A number for each row: (B, H, L, 1). */
+/* A value for each row: (B, H, L, 1). */
 static descriptor add_row_floats(builder *b, int64_t id) {
     const problem *p = b->p;
     const gd_dnn_tensor t = {.id = id ? id : b->next_id++,
@@ -266,7 +266,7 @@ static void describe_backward(builder *b, const gd_kernel_call *call) {
 typedef struct attention_plan {
     gd_dnn_plan *plan;
     float scale;
-    size_t row_floats_offset; /* of a number for each row, in the workspace */
+    size_t row_floats_offset; /* of a value for each row, in the workspace */
 } attention_plan;
 
 static bool is_aligned(const gd_view *v) { return gd_cuda_is_aligned(v->data); }

@@ -76,7 +76,7 @@ enum {
     MAX_SPREAD = 4,         /* of the input gradient, which multiplies the inserted zeros too */
     MAX_STRIDE = 16,
     MAX_SPAN = 1024,      /* extent of a dilated kernel along an axis */
-    MAX_PACKED = 1 << 21, /* numbers in the packed bands of a task */
+    MAX_PACKED = 1 << 21, /* elements in the packed bands of a task */
 };
 
 bool gd_conv_direct_matches(const gd_conv *c, gd_conv_direction direction) {

@@ -3,7 +3,7 @@
  *
  * A band of image rows is first packed into scratch memory: padded with zeros, and with its columns
  * grouped by their phase (column modulo stride). Vectors of neighbouring outputs then load
- * neighbouring numbers, for any padding, stride and dilation:
+ * neighbouring elements, for any padding, stride and dilation:
  *
  *     line[column % stride][column / stride]    column: counted from the start of the padding
  *
@@ -28,8 +28,8 @@ typedef struct gd_direct {
     int64_t stride_h, stride_w, dilation_h;
     int64_t before_h, before_w;   /* padding before the first element; negative: cropping */
     int64_t spread_h, spread_w;   /* the distance of elements of x; zeros are between them */
-    int64_t length;               /* numbers per phase in a line */
-    int64_t line;                 /* numbers in a packed row: all phases */
+    int64_t length;               /* elements per phase in a line */
+    int64_t line;                 /* elements in a packed row: all phases */
     int64_t tap[GD_DIRECT_WIDTH]; /* for each tap: the offset in a line of output 0's element */
     bool relu;                    /* apply relu to the output */
 } gd_direct;
@@ -45,7 +45,7 @@ GD_ISA_DECLARE(void, gd_direct_pack,
                (const gd_direct *d, const float *plane, int64_t row, int64_t row_end, float *band));
 
 /* Computes output rows [row, row_end) of `count` planes (at most GD_DIRECT_PLANES) that are `plane`
- * numbers apart, from `channels` packed bands that are `band_step` apart. weights is (count,
+ * elements apart, from `channels` packed bands that are `band_step` apart. weights is (count,
  * channels, kernel_h, kernel_w), bias (count). */
 enum { GD_DIRECT_PLANES = 4 };
 GD_ISA_DECLARE(void, gd_direct_convolve,

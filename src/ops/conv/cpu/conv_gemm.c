@@ -44,7 +44,7 @@ gd_conv_output_plan gd_conv_plan_output(const gd_conv *c, gd_dtype dtype, bool d
     return p;
 }
 
-/* Copies count numbers to positions that are `step` apart. */
+/* Copies count elements to positions that are `step` apart. */
 static void copy_strided(char *to, const char *from, int64_t count, int64_t step, gd_dtype dtype) {
     if (step == 1) memcpy(to, from, (size_t)count * gd_conv_dtype_size(dtype));
     else if (dtype == GD_F64)

@@ -25,7 +25,7 @@ enum {
     MIN_TASK_ROWS = 96,
     TILE_COLUMNS = 1024, /* the depth that the GEMM sums before it updates C */
     MAX_SPLITS = 16,
-    MAX_SUMS = 1 << 20, /* numbers in the partial sums of all splits */
+    MAX_SUMS = 1 << 20, /* elements in the partial sums of all splits */
     MIN_SPLIT_COLUMNS = 512
 };
 
@@ -33,10 +33,10 @@ static weight_plan plan_weight(const gd_conv *c, gd_dtype dtype) {
     weight_plan p = {.rows = c->ci * gd_conv_positions(c->kernel),
                      .columns = c->batch * gd_conv_positions(c->out),
                      .splits = 1};
-    const int64_t min_tasks = gd_conv_gemm_min_tasks(c), numbers = c->groups * c->co * p.rows;
+    const int64_t min_tasks = gd_conv_gemm_min_tasks(c), elements = c->groups * c->co * p.rows;
     p.row_blocks = gd_divide_up(p.rows > 0 ? p.rows : 1, TASK_ROWS);
     while (c->groups * p.row_blocks * p.splits < min_tasks) {
-        if (2 * p.splits * numbers <= MAX_SUMS && p.columns >= 2 * MIN_SPLIT_COLUMNS * p.splits &&
+        if (2 * p.splits * elements <= MAX_SUMS && p.columns >= 2 * MIN_SPLIT_COLUMNS * p.splits &&
             p.splits < MAX_SPLITS)
             p.splits *= 2;
         else if (p.rows >= 2 * MIN_TASK_ROWS * p.row_blocks) p.row_blocks *= 2;
@@ -44,7 +44,7 @@ static weight_plan plan_weight(const gd_conv *c, gd_dtype dtype) {
     }
     p.tasks = p.splits * c->groups * p.row_blocks;
     p.tile = gd_min64(TILE_COLUMNS, p.columns);
-    p.sums = p.splits > 1 ? (size_t)(p.splits * numbers) * gd_conv_dtype_size(dtype) : 0;
+    p.sums = p.splits > 1 ? (size_t)(p.splits * elements) * gd_conv_dtype_size(dtype) : 0;
     p.y_bytes = (size_t)(c->co * p.tile) * gd_conv_dtype_size(dtype);
     return p;
 }
@@ -112,15 +112,15 @@ enum { REDUCE_CHUNK = 4096 };
 static void reduce_splits(void *arg, int64_t i) {
     const weight_plan *p = arg;
     const gd_conv_call *call = p->call;
-    const int64_t numbers = call->c.groups * call->c.co * p->rows;
-    const int64_t begin = i * REDUCE_CHUNK, end = gd_min64(begin + REDUCE_CHUNK, numbers);
+    const int64_t elements = call->c.groups * call->c.co * p->rows;
+    const int64_t begin = i * REDUCE_CHUNK, end = gd_min64(begin + REDUCE_CHUNK, elements);
     for (int64_t split = 0; split < p->splits; split++)
         if (call->dtype == GD_F64) {
-            const double *from = (const double *)call->workspace + split * numbers;
+            const double *from = (const double *)call->workspace + split * elements;
             double *w = call->w;
             for (int64_t k = begin; k < end; k++) w[k] = split ? w[k] + from[k] : from[k];
         } else {
-            const float *from = (const float *)call->workspace + split * numbers;
+            const float *from = (const float *)call->workspace + split * elements;
             float *w = call->w;
             for (int64_t k = begin; k < end; k++) w[k] = split ? w[k] + from[k] : from[k];
         }
@@ -134,13 +134,13 @@ size_t gd_conv_gemm_weight_bytes(const gd_conv *c, gd_dtype dtype) {
 gd_status gd_conv_gemm_weight(const gd_conv_call *call) {
     weight_plan p = plan_weight(&call->c, call->dtype);
     p.call = call;
-    const int64_t numbers = call->c.groups * call->c.co * p.rows;
-    if (numbers == 0) return GD_OK;
+    const int64_t elements = call->c.groups * call->c.co * p.rows;
+    if (elements == 0) return GD_OK;
     if (p.columns == 0) {
-        memset(call->w, 0, (size_t)numbers * gd_conv_dtype_size(call->dtype));
+        memset(call->w, 0, (size_t)elements * gd_conv_dtype_size(call->dtype));
         return GD_OK;
     }
     GD_TRY(gd_conv_run_tasks(call, p.sums, p.y_bytes, p.tasks, weight_task, &p));
-    if (p.splits > 1) gd_parallel_for(gd_divide_up(numbers, REDUCE_CHUNK), reduce_splits, &p);
+    if (p.splits > 1) gd_parallel_for(gd_divide_up(elements, REDUCE_CHUNK), reduce_splits, &p);
     return GD_OK;
 }

@@ -1,6 +1,6 @@
 /* conv_im2col.h - im2col for implicit GEMM: packs panels of a convolution's patch matrix.
  *
- * The patch of x under one window is a column of ci * taps numbers: row channel * taps + tap, as in
+ * The patch of x under one window is a column of ci * taps elements: row channel * taps + tap, as in
  * a row of w. The patches of a batch, column image * positions + position, form the im2col matrix
  * `columns` (ci * taps, batch * positions), with which
  *

@@ -46,7 +46,7 @@ V_FN void transpose_square(vf32 v[VL]) {
     }
 }
 
-/* Transposes up to VL rows of `count` numbers, `step` apart, to `count` vectors; missing lanes are
+/* Transposes up to VL rows of `count` elements, `step` apart, to `count` vectors; missing lanes are
  * 0. */
 static __attribute__((unused)) void gather_lanes(const float *from, int64_t step, int64_t lanes,
                                                  int64_t count, float *to) {

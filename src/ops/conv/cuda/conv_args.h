@@ -56,7 +56,7 @@ typedef struct gd_cuda_conv {
 
     void *out;
     long long out_group, out_row, out_major, out_axis[3]; /* by group, m, and the indices of n */
-    const void *bias; /* a number for each row of all groups, or NULL */
+    const void *bias; /* a value for each row of all groups, or NULL */
     long long bias_stride;
     int relu;
 

@@ -343,7 +343,7 @@ template <typename T> static __device__ void entropy_with_grad(const parameters 
     entropy_grad_elements<T>(p, memory);
 }
 
-/* The sums of two numbers over the block, in all threads, with one barrier. `shared` has 64
+/* The sums of two values over the block, in all threads, with one barrier. `shared` has 64
  * elements. */
 static __device__ __forceinline__ void sum_pairs_of_block(double &a, double &b, double *shared) {
 #pragma unroll
@@ -364,14 +364,14 @@ static __device__ __forceinline__ void sum_pairs_of_block(double &a, double &b, 
 template <typename T>
 static __device__ void entropy_of_threads(const parameters &p, double *memory) {
     typedef typename wide_type<T>::type W;
-    enum { MOST = GD_CUDA_LINE_CLASSES };
+    enum { MAX_CLASSES = GD_CUDA_LINE_CLASSES };
     const int classes = (int)p.classes;
     const long long position = threadIdx.x,
                     first = p.inner == 1 ? position * classes : first_score(p, position);
     const bool inside = position < p.outer * p.inner, failed = p.call.word->number != 0;
-    W x[MOST]; /* scores, then exponentials */
+    W x[MAX_CLASSES]; /* scores, then exponentials */
 #pragma unroll
-    for (int k = 0; k < MOST; k++)
+    for (int k = 0; k < MAX_CLASSES; k++)
         x[k] = inside && k < classes ? widen(((const T *)p.x)[first + k * p.inner]) : -(W)INFINITY;
     const double gy = inside ? load_real(p.gy_dtype, p.gy, p.each ? position : 0) : 0;
     long long c = inside ? load_integer(p.target_dtype, p.target, position) : -1;
@@ -382,11 +382,11 @@ static __device__ void entropy_of_threads(const parameters &p, double *memory) {
     double sum = 0, total = 0;
     if (inside) {
 #pragma unroll
-        for (int k = 0; k < MOST; k++) s.exps.largest = larger_of(s.exps.largest, x[k]);
+        for (int k = 0; k < MAX_CLASSES; k++) s.exps.largest = larger_of(s.exps.largest, x[k]);
         W score = 0;
         c = check_class(p, position, c);
 #pragma unroll
-        for (int k = 0; k < MOST; k++) {
+        for (int k = 0; k < MAX_CLASSES; k++) {
             if (k >= classes) break;
             if (k == c) score = x[k];
             if (p.smoothing > 0) {
@@ -408,7 +408,7 @@ static __device__ void entropy_of_threads(const parameters &p, double *memory) {
                                                            : gy,
                                                   s.exps.largest, scale, all_weights);
 #pragma unroll
-    for (int k = 0; k < MOST; k++)
+    for (int k = 0; k < MAX_CLASSES; k++)
         if (k < classes)
             narrow(((T *)p.gx)[first + k * p.inner], gradient_of_exp<T>(p, f, k, x[k]));
     if (threadIdx.x == 0) store_loss(p, sum, total);

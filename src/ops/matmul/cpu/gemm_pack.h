@@ -1,7 +1,7 @@
 /* gemm_pack.h - packs a strip of A or a panel of B: copies it, converted to `real`, into the order
  * in which the micro-kernel reads it.
  *
- * A packed strip or panel is `depth` groups of `count` numbers: element (j, k) is at packed[k *
+ * A packed strip or panel is `depth` groups of `count` elements: element (j, k) is at packed[k *
  * step + j], where j is a row of A or a column of B. Strips of A have step == count. Panels of B
  * have a step of a multiple of VL, and undefined values in the padding columns.
  */

@@ -138,7 +138,7 @@ static tile first_tile_of_panel(const gd_gemm *g, const block_plan *p, int64_t k
     return t;
 }
 
-/* Whether rows of k numbers are contiguous, up to less than a cache line of padding. */
+/* Whether rows of k elements are contiguous, up to less than a cache line of padding. */
 static bool is_dense(int64_t step, int64_t k) {
     return step >= k && step < k + 64 / (int64_t)sizeof(real);
 }

@@ -17,7 +17,7 @@ enum {
     SUM_LENGTH = 512, /* products that are summed before they are added to the total */
 };
 
-/* How elements become numbers of the compute type C: elements of type T, or of any dtype. */
+/* How elements become values of the compute type C: elements of type T, or of any dtype. */
 template <typename C, typename T> struct typed_loads {
     static __device__ __forceinline__ C load(const gd_cuda_matrix &m, long long at) {
         return (C)widen(((const T *)m.data)[at]);

@@ -26,7 +26,7 @@ typedef struct {
     bool rows; /* process rows of c * s elements; else runs of s */
     const char *gy, *x;
     char *y;
-    /* one number per channel or, for rows, per element of a row */
+    /* one value per channel or, for rows, per element of a row */
     char *a, *b, *mean, *shift;
     int64_t per_task;
     char *sums, *dots; /* partial sums; runs: f64 (n, c), rows: (tasks, c * s) */
@@ -41,7 +41,7 @@ static void store_float(const batch_norm_job *j, void *p, int64_t i, double valu
     else ((double *)p)[i] = value;
 }
 
-/* Stores the number of a channel, for rows once for each of its elements. */
+/* Stores the value of a channel, for rows once for each of its elements. */
 static void store_channel(const batch_norm_job *j, char *p, int64_t c, double value) {
     if (!j->rows) store_float(j, p, c, value);
     else

@@ -3,7 +3,7 @@
  * A pass is a job with the code for vectors of N elements:
  *
  *     INPUTS, UNROLL   the tensors that it reads, and the vectors of each that it loads at once
- *     begin(channel)   loads the numbers of the channels: P = N of them with channels last, or 1
+ *     begin(channel)   loads the factors of the channels: P = N of them with channels last, or 1
  *     compute(in, out) for one vector of each input; stores `out` if WRITES
  *
  * Sums are added in f32 by each thread (f64 for f64) and in f64 between threads, in an order that
@@ -36,7 +36,7 @@ template <typename W> static __device__ __forceinline__ bool is_masked(W v, W) {
 static __device__ __forceinline__ bool is_masked(float v, f16_element) { return v <= 0x1p-25f; }
 static __device__ __forceinline__ bool is_masked(float v, bf16_element) { return v <= 0x1p-134f; }
 
-/* Vectors of 8 bytes, for passes that need too many registers with the numbers of 8 channels. */
+/* Vectors of 8 bytes, for passes that need too many registers with the factors of 8 channels. */
 template <typename T> struct half_vector {
     struct alignas(8) {
         unsigned low, high;

@@ -8,10 +8,10 @@ enum {
     GD_CUDA_NORM_THREADS = 512, /* of a block that reads x */
     GD_CUDA_FINISH_CHANNELS = 32,
     GD_CUDA_FINISH_LANES = 16, /* threads that add the partial sums of a channel */
-    GD_CUDA_NORM_FACTORS = 5,  /* numbers of the table for each channel */
+    GD_CUDA_NORM_FACTORS = 5,  /* values of the table for each channel */
 };
 
-/* A vector with one number for each channel; data NULL: absent. */
+/* A vector with one value for each channel; data NULL: absent. */
 typedef struct gd_cuda_channel_vector {
     void *data;
     int dtype;

@@ -2,7 +2,7 @@
  *
  * A row is kept in registers: by a warp if it has up to 1024 elements, otherwise by a block. Longer
  * rows are read twice. Mean and variance of a row in registers are computed one after the other, so
- * that the variance of numbers with a large mean is exact.
+ * that the variance of values with a large mean is exact.
  *
  * The gradients of weight and bias are sums over rows. In layer norm, a warp adds those of its rows
  * in registers; in group norm of images, they follow from the sums over planes; otherwise a pass
@@ -518,7 +518,7 @@ extern "C" __global__ void __launch_bounds__(512)
 
 /* --- gradients of group norm ------------------------------------------------------------------ */
 
-/* For s > 1. A plane is the s elements of one channel of a sample. All sums follow from two numbers
+/* For s > 1. A plane is the s elements of one channel of a sample. All sums follow from two values
  * for each plane: the sums of gy and of gy (x - mean). */
 
 /* The planes of this thread's warp or, with BLOCK, block. */

@@ -22,7 +22,7 @@ typedef struct gd_cuda_row_norm {
     void *y; /* or gx */
     const void *weight, *bias;
     int weight_dtype, bias_dtype, statistics_dtype;
-    void *mean, *rstd; /* one number for each row */
+    void *mean, *rstd; /* one value for each row */
     int centered;      /* the mean is subtracted */
     double eps;
     /* of gradients */

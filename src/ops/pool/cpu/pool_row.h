@@ -25,7 +25,7 @@ GD_ISA_DECLARE(void, gd_max_row_f32, (const gd_pool_row *r));
 /* Sums each row of a window separately, as the scalar code does. */
 GD_ISA_DECLARE(void, gd_average_row_f32, (const gd_pool_row *r));
 
-/* The sum of n numbers: the same bits on every instruction set. */
+/* The sum of n values: the same bits on every instruction set. */
 GD_ISA_DECLARE(double, gd_pool_sum_f32, (const float *x, int64_t n));
 
 #endif

@@ -77,11 +77,12 @@ static pool_windows read_windows(const gd_kernel_call *call, int n) {
 
 /* Sizes that kernels compute with in 32 bits. */
 static bool are_small(const pool_windows *w) {
-    enum { MOST = 1 << 28 };
+    enum { MAX_SMALL = 1 << 28 };
     bool small = true;
     for (int a = 0; a < AXES; a++)
-        small = small && w->stride[a] < MOST && w->padding[a] < MOST && w->kernel[a] < MOST &&
-                w->dilation[a] < MOST && (w->kernel[a] - 1) * w->dilation[a] < MOST;
+        small = small && w->stride[a] < MAX_SMALL && w->padding[a] < MAX_SMALL &&
+                w->kernel[a] < MAX_SMALL && w->dilation[a] < MAX_SMALL &&
+                (w->kernel[a] - 1) * w->dilation[a] < MAX_SMALL;
     return small;
 }
 

@@ -1,4 +1,4 @@
-/* reduce.c - reductions over axes: sums, products, means, extremes and truth. */
+/* reduce.c - reductions over axes: sums, products, means, extremes, any and all. */
 #include "ops/reduce/cuda/reduce_args.h"
 
 #include <stdlib.h>
@@ -131,7 +131,7 @@ static gd_status queue_reduction(const gd_kernel_call *call, fold_kernels *fold,
     return status;
 }
 
-/* --- sums, products and truth ----------------------------------------------------------------- */
+/* --- sums, products, any and all -------------------------------------------------------------- */
 
 /* Reduces into the first output, with the fold for its kind of dtype: the option `dtype` of sums
  * and products is the output's dtype. */

@@ -96,8 +96,8 @@ static gd_tensors train_step(gd_tensors in, void *user) {
 
 /* `layers` linear layers with relu between them. */
 static gd_module *make_net(int layers) {
-    enum { MOST = 64 };
-    gd_module *parts[MOST];
+    enum { MAX_PARTS = 64 };
+    gd_module *parts[MAX_PARTS];
     int n = 0;
     for (int i = 0; i < layers; i++) {
         if (i > 0) parts[n++] = gd_nn_relu();
