@@ -145,11 +145,20 @@ gd_status gd_workers_begin(gd_loader *l) {
     return GD_OK;
 }
 
+/* Waits with the lock. A thread that is cancelled ends after the wait: in it, it would keep the
+ * lock, and all loaders would wait for it. */
+static void wait_for(pthread_cond_t *condition) {
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_cond_wait(condition, &workers_lock);
+    pthread_setcancelstate(state, NULL);
+}
+
 bool gd_workers_take(gd_workers *w, gd_prepared_batch *prepared) {
     if (w->process != atomic_load(&forks)) return false;
     pthread_mutex_lock(&workers_lock);
     slot *s = &w->slots[w->given % w->room];
-    while (!s->ready && !w->stop) pthread_cond_wait(&w->ready, &workers_lock);
+    while (!s->ready && !w->stop) wait_for(&w->ready);
     const bool there = s->ready;
     if (there) {
         *prepared = s->prepared;

@@ -264,4 +264,28 @@ CLEAN_TEST(seek_goes_to_any_batch_of_any_epoch) {
     }
 }
 
+/* --- cancelled threads ------------------------------------------------------------------------ */
+
+static void *take_one(void *loader) {
+    GD_SCOPE;
+    gd_tensors batch;
+    gd_loader_next(loader, &batch);
+    return NULL;
+}
+
+CLEAN_TEST(a_thread_that_is_cancelled_while_it_waits_leaves_loaders_usable) {
+    GD_SCOPE;
+    numbers slow = {.count = 8, .sleep_us = 50000}, fast = {.count = 8};
+    gd_loader *waited = gd_loader_new(NUMBERS(&slow), .batch = 2, .workers = 1);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, take_one, waited) == 0);
+    usleep(20000);
+    pthread_cancel(thread);
+    pthread_join(thread, NULL);
+    gd_loader *other = gd_loader_new(NUMBERS(&fast), .batch = 4, .workers = 2);
+    gd_tensors batch;
+    CHECK(gd_loader_next(other, &batch) && gd_loader_next(other, &batch));
+    CHECK(!gd_loader_next(other, &batch) && !gd_failed());
+}
+
 TEST_MAIN
