@@ -50,6 +50,15 @@ static gd_status add_placeholders(const module_save *s, bool any_batch, gd_tenso
     return GD_OK;
 }
 
+/* Whether result `i` is the value of an earlier one, too. */
+static bool is_repeated(gd_tensors results, int64_t i) {
+    const gd_tensor *y = results.at[i];
+    for (int64_t k = 0; k < i; k++)
+        if (results.at[k]->node == y->node && results.at[k]->node_index == y->node_index)
+            return true;
+    return false;
+}
+
 static gd_status trace_outputs(const module_save *s, gd_tensor *const *inputs,
                                gd_tensors *outputs) {
     char name[200];
@@ -60,8 +69,8 @@ static gd_status trace_outputs(const module_save *s, gd_tensor *const *inputs,
     for (int64_t i = 0; i < results.count; i++) {
         indexed_name(s->options->outputs, i, name, sizeof name);
         gd_tensor *y = results.at[i];
-        if (y->kind != GD_SYMBOL || y->node->origin->kind != GD_FROM_OP)
-            y = gd_clone(y); /* an input of the module */
+        if (y->kind != GD_SYMBOL || y->node->origin->kind != GD_FROM_OP || is_repeated(results, i))
+            y = gd_clone(y); /* an input of the module, or a value that has a name already */
         named[i] = gd_named(y, name);
         if (named[i]->kind == GD_FAILED) return gd_failure();
     }

@@ -226,6 +226,12 @@ static void check_output_names(gd_module *net, gd_tensor *x, const char *names,
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
+static gd_tensors relu_twice(gd_tensors in, void *self) {
+    gd_tensor *y = gd_relu(in.at[0]);
+    (void)self;
+    return gd_listed(y, in.at[0], y);
+}
+
 CLEAN_TEST(several_outputs_of_one_op_have_their_names_in_files) {
     GD_SCOPE;
     gd_tensor *row = gd_from_array(gd_dims(1, 3), GD_F32, (const float[]){2, 7, 5});
@@ -235,6 +241,8 @@ CLEAN_TEST(several_outputs_of_one_op_have_their_names_in_files) {
                        (const char *[]){"where", "what", NULL});
     check_output_names(gd_nn_lstm(3, 4), gd_randn(gd_dims(5, 1, 3)), "y h c",
                        (const char *[]){"y", "h", "c", NULL});
+    check_output_names(gd_module_new(relu_twice, 0), row, "a b c", /* one value, two names */
+                       (const char *[]){"a", "b", "c", NULL});
 }
 
 static gd_tensors shuffle(gd_tensors in, void *self) {
