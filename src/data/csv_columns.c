@@ -16,21 +16,37 @@ bool gd_csv_is_missing(const gd_csv_field *f) {
     return false;
 }
 
+static const char digits[] = "0123456789";
+
+/* Copies a number without the marks of its thousands: with a decimal comma "1.234,5" becomes
+ * "1234.5". False: a mark is elsewhere, or the text is too long. */
+static bool plain_number(const char *text, char decimal, char number[64]) {
+    const char *at = text + (*text == '-' || *text == '+');
+    const char other = decimal == ',' ? '.' : ',';
+    const size_t n = strspn(at, digits);
+    size_t length = 0;
+    int groups = 0;
+    for (at += n; *at == other && strspn(at + 1, digits) == 3; at += 4) groups++;
+    if (strlen(text) >= 64 || strchr(at, other)) return false;
+    if (groups > 0 && (n < 1 || n > 3 || *at != decimal)) return false;
+    for (const char *c = text; *c; c++)
+        if (*c != other) number[length++] = *c == decimal ? '.' : *c;
+    number[length] = 0;
+    return true;
+}
+
 bool gd_csv_number(const gd_csv_field *f, char decimal, double *value) {
-    char *end, point[64];
+    char *end, number[64];
     const char *text = f->text;
-    if (decimal == ',') { /* "1,5" becomes "1.5" */
-        const size_t length = strlen(text);
-        if (length >= sizeof point || strchr(text, '.')) return false;
-        for (size_t i = 0; i <= length; i++) point[i] = text[i] == ',' ? '.' : text[i];
-        text = point;
-    }
+    if (strchr(text, ',')) {
+        if (!plain_number(text, decimal, number)) return false;
+        text = number;
+    } else if (decimal == ',' && strchr(text, '.')) return false;
     *value = gd_double_parse(text, &end);
     return end != text && *end == 0;
 }
 
 bool gd_csv_has_other_mark(const gd_csv_field *f, char decimal) {
-    static const char digits[] = "0123456789";
     const char *at = f->text + (*f->text == '-' || *f->text == '+');
     size_t n = strspn(at, digits);
     for (at += n; n && *at == decimal && strspn(at + 1, digits) == 3;) at += 4; /* thousands */

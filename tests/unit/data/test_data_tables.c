@@ -200,6 +200,9 @@ CLEAN_TEST(numbers_with_decimal_commas_fail_or_are_read_with_the_option) {
     gd_dataset *d =
         gd_dataset_csv(path, .separator = ";", .target = "price", .types = "size:category");
     CHECK(gd_dataset_count(d) == 3);
+    d = gd_dataset_csv(path, .separator = ";", .target = "price", .decimal = ",");
+    CHECK_SAYING(d, "%s", gd_error_message()); /* as the message promises */
+    CHECK_FLOATS(gd_dataset_get(d, 2).at[0], -12345);
     path = temp_write_text("de.csv", "size;price\n1,5;2\n2;3\n-2,5e1;4\n");
     d = gd_dataset_csv(path, .separator = ";", .target = "price", .decimal = ",");
     CHECK_SAYING(d, "%s", gd_error_message());
@@ -214,6 +217,12 @@ CLEAN_TEST(numbers_with_decimal_commas_fail_or_are_read_with_the_option) {
     path = temp_write_text("points.csv", "a;b\nx;1.5\ny;2.5\n");
     CHECK_FAILS(gd_dataset_csv(path, .separator = ";", .decimal = ","), "column 2 (b): '1.5'",
                 "decimal point", "decimal=point");
+    path = temp_write_text("thousands.csv", "a,b\n\"1,234.5\",1\n\"1,234,567.25\",2\n");
+    CHECK_FLOATS(gd_dataset_get(gd_dataset_csv(path), 1).at[0], 1234567.25f, 2);
+    path = temp_write_text("not.csv", "a;b\n12.34,5;1\n1234.567,5;2\n1.234.5,6;3\n,5.1;4\n");
+    d = gd_dataset_csv(path, .separator = ";", .decimal = ",", .categories = GD_INDEX);
+    CHECK_SAYING(d, "%s", gd_error_message());
+    CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 2, 1); /* no numbers: the third of four */
     path = temp_write_text("none.csv", "1,5;x\n2,5;y\n"); /* read as a header and one row */
     CHECK_FAILS(gd_dataset_csv(path, .separator = ";"), "'2,5' looks like a number");
     path = temp_write_text("dates.csv", "day;n\n12.05.2024;1\n13.05.2024;2\n");
