@@ -34,6 +34,13 @@ static gd_dtype number_dtype(const gd_operand *o, gd_dtype others) {
     return kind_of(o->kind) == 2 ? GD_F32 : GD_I64;
 }
 
+/* Unlike the value of gd_full, an operand does not wrap: -1 < x must not be 255 < x. */
+static gd_status check_number(gd_number value, gd_dtype dtype) {
+    if (dtype == GD_U8 && value.value < 0)
+        return gd_fail(GD_E_ARGUMENT, "the value %g does not fit u8", value.value);
+    return gd_need_fits(value, dtype);
+}
+
 /* A tensor of rank 0 where the call runs; in a graph a constant. `beside` is a tensor of the call,
  * or NULL. */
 static gd_tensor *make_number(gd_number value, gd_dtype dtype, const gd_tensor *beside) {
@@ -64,7 +71,7 @@ gd_scope *gd_operands_begin(const gd_op *op, const char *site, gd_operand *const
         if (!is_number(o)) continue;
         const gd_dtype dtype =
             deciding >> i & 1 ? number_dtype(o, others) : number_dtype(o, o->kind);
-        const gd_status status = gd_need_fits(o->number, dtype);
+        const gd_status status = check_number(o->number, dtype);
         if (status == GD_OK) o->tensor = make_number(o->number, dtype, beside);
         else {
             gd_error_prefix("%s: operand '%s': ", op->name, op->inputs[i].name);
