@@ -158,13 +158,20 @@ static void object_text(const freed_object *f, char *text, size_t size) {
     put_freed(what, f->freed_in, text, size);
 }
 
-/* Reports the first `length` characters of the name of the function. */
-static bool report_object(const char *site, const void *object, const char *name, size_t length) {
+/* Fails with the first `length` characters of the name of the function. */
+static gd_status check_object(const void *object, const char *name, size_t length) {
     char text[600];
-    if (!gd_is_freed_object(object)) return false;
+    if (!gd_is_freed_object(object)) return GD_OK;
     object_text(object, text, sizeof text);
-    gd_report(site, gd_fail(GD_E_STATE, "%.*s: use after free: %s", (int)length, name, text));
-    return true;
+    return gd_fail(GD_E_STATE, "%.*s: use after free: %s", (int)length, name, text);
+}
+
+static bool report_object(const char *site, const void *object, const char *name, size_t length) {
+    return gd_report(site, check_object(object, name, length)) != GD_OK;
+}
+
+gd_status gd_check_freed_object(const void *object, const char *what) {
+    return check_object(object, what, strlen(what));
 }
 
 bool gd_report_freed(const char *site, const void *object, const char *function) {

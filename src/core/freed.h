@@ -67,6 +67,9 @@ void gd_object_free(gd_object *object);
 GD_COLD bool gd_report_freed(const char *site, const void *object, const char *function);
 GD_COLD bool gd_report_freed_at(const char *site, const void *object, const char *function);
 
+/* Fails with GD_E_STATE if `object` is freed; `what` is what uses it, for a caller that reports. */
+gd_status gd_check_freed_object(const void *object, const char *what);
+
 /* Begins a public function that takes an object: a freed one is reported, and from then on the
  * function sees NULL. GD_LIVE_AT is for functions NAME_at(site, ...) behind a macro. */
 #define GD_LIVE(object)                                                                         \

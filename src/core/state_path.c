@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/grow.h"
 #include "core/number.h"
 
@@ -100,6 +101,7 @@ const gd_state_rules *gd_state_rules_of(const void *object, const char *name) {
     char part[160] = "the object";
     if (name) snprintf(part, sizeof part, "part '%.120s'", name);
     if (!o) gd_fail(GD_E_ARGUMENT, "%s is NULL", part);
+    else if (gd_check_freed_object(o, part) != GD_OK) return NULL;
     else if (!o->class->state)
         gd_fail(GD_E_ARGUMENT, "%s is of the kind '%s', which has no state", part, o->class->name);
     else return o->class->state;

@@ -305,9 +305,12 @@ static gd_status check_datasets(gd_dataset_list list) {
     if (!list.at || list.count < 1) return gd_fail(GD_E_ARGUMENT, "it takes one dataset or more");
     if (list.count > INT32_MAX)
         return gd_fail(GD_E_ARGUMENT, "%lld datasets are too many", (long long)list.count);
-    for (int64_t i = 0; i < list.count; i++)
-        if (!list.at[i]) return gd_fail(GD_E_ARGUMENT, "dataset %lld is NULL", (long long)i);
-        else GD_TRY_LIVE(list.at[i], "a dataset of several");
+    for (int64_t i = 0; i < list.count; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "dataset %lld", (long long)i);
+        if (!list.at[i]) return gd_fail(GD_E_ARGUMENT, "%s is NULL", name);
+        GD_TRY(gd_check_freed_object(list.at[i], name));
+    }
     return GD_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "gradus/ops.h"
 #include "dispatch/call.h"
 #include "optim/optimizer.h"
@@ -50,6 +51,7 @@ static gd_status find_gradients(gd_tensors parameters, const char *what, gd_tens
                                 int *n) {
     for (int64_t i = 0; i < parameters.count; i++) {
         const gd_tensor *p = parameters.at[i];
+        if (p) GD_TRY(gd_check_freed(p, what));
         if (!p || p->kind == GD_FAILED)
             return gd_fail(GD_E_ARGUMENT, "%s: parameter %lld is %s", what, (long long)i,
                            p ? "an error" : "NULL");

@@ -24,6 +24,7 @@ static gd_status fail_result(const gd_tensor *p, const char *what, int64_t i) {
 static gd_status check_parameter(const gd_tensor *p, const char *what, int64_t i) {
     char text[160];
     if (p && p->kind == GD_FAILED && gd_failed()) return gd_failure();
+    if (p) GD_TRY(gd_check_freed(p, what));
     if (!p || p->kind == GD_FAILED || p->kind == GD_META)
         return gd_fail(GD_E_ARGUMENT, "%s: parameter %lld is %s", what, (long long)i,
                        p ? "an error" : "NULL");

@@ -94,6 +94,10 @@ TEST(a_list_of_an_ended_scope_holds_freed_tensors) {
     }
     CHECK(gd_tensor_is_error(gd_cat(list)));
     CHECK_SAYS("use after free", "list of tensors");
+    CHECK(!gd_optim_adam(list));
+    CHECK_SAYS("gd_optim_adam: use after free", "list of tensors");
+    CHECK(gd_tensor_is_error(gd_clip_grad_norm(list, 1)));
+    CHECK_SAYS("gd_clip_grad_norm: use after free", "list of tensors");
     CHECK(gd_tensor_dim(kept, 0) == 2 && !gd_failed());
 }
 
@@ -236,10 +240,18 @@ TEST(objects_of_an_ended_scope_name_the_function_the_object_and_the_scope) {
     REPORTS("a loader", "gd_evaluate", gd_evaluate(net, o.loader));
     REPORTS("a dataset", "gd_fit", gd_fit(net, data, .validation = o.dataset));
     REPORTS("a callback", "gd_fit", gd_fit(net, data, .callbacks = gd_callbacks(o.callback)));
-    REPORTS("an optimizer", "gd_compile", gd_compile(net, .optimizer_object = o.optimizer));
-    REPORTS("a schedule", "gd_compile",
+    REPORTS("an optimizer", "gd_compile: .optimizer_object",
+            gd_compile(net, .optimizer_object = o.optimizer));
+    REPORTS("a schedule", "gd_compile: .schedule_object",
             gd_compile(net, .optimizer_object = live, .schedule_object = o.schedule));
-    REPORTS("a metric", "gd_compile", gd_compile(net, .metric_objects = gd_metrics(o.metric)));
+    REPORTS("a metric", "gd_compile: .metric_objects",
+            gd_compile(net, .metric_objects = gd_metrics(o.metric)));
+    REPORTS("a module", "gd_save_state: part 'net'",
+            gd_save_state("none.safetensors", gd_part("net", o.net)));
+    REPORTS("an optimizer", "gd_load_state: part 'adam'",
+            gd_load_state("none.safetensors", gd_part("adam", o.optimizer)));
+    REPORTS("a module", "gd_state_of: the object", gd_state_of(o.net));
+    REPORTS("a dataset", "gd_dataset_concat: dataset 0", gd_dataset_concat(o.dataset));
 }
 
 TEST(releasing_an_object_of_a_scope_is_an_error) {
