@@ -198,7 +198,8 @@ static gd_status check_outputs(const gd_module *m, gd_tensors out, gd_status bef
     if (out.count < 1 || !out.at)
         return gd_fail(GD_E_STATE, "its forward function returned no tensor; return gd_listed(y)");
     for (int64_t i = 0; i < out.count; i++)
-        if (out.at[i] && out.at[i]->kind == GD_FAILED) return gd_failure();
+        if (out.at[i] && gd_is_missing(out.at[i])) return gd_check_freed(out.at[i], "its result");
+        else if (out.at[i] && out.at[i]->kind == GD_FAILED) return gd_failure();
     return out.at[0] ? GD_OK
                      : gd_fail(GD_E_STATE, "the first output of its forward function is NULL");
 }

@@ -14,6 +14,10 @@ static gd_tensors read_shape(gd_tensors in, void *self) {
 static gd_tensors pass_on(gd_tensors in, void *self) {
     return gd_listed(gd_module_forward(*(gd_module **)self, in.at[1]));
 }
+static gd_tensors swap(gd_tensors in, void *self) {
+    (void)self;
+    return gd_listed(in.at[1], in.at[0]);
+}
 static gd_tensors same_list(gd_tensors in, void *self) {
     (void)self;
     return in;
@@ -43,6 +47,10 @@ CLEAN_TEST(a_function_that_reads_more_inputs_than_the_call_has_fails_with_the_mo
     gd_clear_error();
     gd_module_forward(pass, x);
     CHECK_SAYING(says("input 1 (counted from 0) of the module 'passes'"), "%s", gd_error_message());
+    gd_clear_error();
+    gd_module_call(gd_module_new(swap, 0, .type = "swap"), gd_list(x)); /* it only returns it */
+    CHECK_SAYING(says("swap: its result: uses input 1 (counted from 0) of the module 'swap'"), "%s",
+                 gd_error_message());
     gd_clear_error();
     CHECK(gd_item(gd_sum(gd_module_forward(add, x, x, x))) == 9);
     gd_tensors out = gd_module_call(same, gd_list(x, x));
