@@ -292,8 +292,8 @@ static bool is_default(const char *optimizer) {
 }
 
 static gd_status check_together(const gd_compile_options *o) {
-    GD_TRY_LIVE(o->optimizer_object, "gd_compile");
-    GD_TRY_LIVE(o->schedule_object, "gd_compile");
+    GD_TRY_LIVE(o->optimizer_object, ".optimizer_object");
+    GD_TRY_LIVE(o->schedule_object, ".schedule_object");
     if (o->optimizer_object && o->optimizer && !is_default(o->optimizer))
         return gd_fail(GD_E_ARGUMENT,
                        "there is an .optimizer and an .optimizer_object; give one of them");
@@ -408,7 +408,7 @@ static gd_status read_options(gd_training *t, gd_module *net, const gd_compile_o
     t->loss_user = o->loss_user;
     if (o->metrics) GD_TRY(make_metrics(t, o->metrics));
     for (int64_t i = 0; i < o->metric_objects.count; i++) {
-        GD_TRY_LIVE(o->metric_objects.at[i], "gd_compile");
+        GD_TRY_LIVE(o->metric_objects.at[i], ".metric_objects");
         if (!o->metric_objects.at[i])
             return gd_fail(GD_E_ARGUMENT, "metric %lld is NULL", (long long)i);
         GD_TRY(add_metric(t, o->metric_objects.at[i]));

@@ -122,16 +122,21 @@ static int class_axis(const gd_module *loss, const gd_tensor *each) {
     return (int)(*axis < 0 ? *axis + each->rank + 1 : *axis);
 }
 
-/* Fails unless there is a weight for each class. A loss for each element of the output (bce, mse)
- * does not tell how many classes there are; then the data do. */
+/* Fails unless there is a weight for each class. Other losses for each element of the output than
+ * bce do not tell how many classes there are; then the data do. */
 static gd_status check_weight_count(const gd_batches *b, const gd_batch_result *r,
                                     const gd_tensor *each, int axis) {
     const gd_tensor *output = r->outputs.at[0], *w = b->class_weights;
     char name[100], text[160];
+    loss_name(b->training->loss_each, name, sizeof name);
+    if (strncmp(b->training->loss_each->type, "bce", 3) == 0 && w->dims[0] != 2)
+        return gd_fail(GD_E_SHAPE,
+                       "%s: class_weights has %lld weights, but %s has 2 classes, 0 and 1, in each "
+                       "output of the net; it needs a weight for each class",
+                       b->what, (long long)w->dims[0], name);
     if (output->rank != each->rank + 1 || axis >= output->rank) return GD_OK;
     const int64_t classes = output->dims[axis];
     if (classes < 0 || w->dims[0] == classes) return GD_OK;
-    loss_name(b->training->loss_each, name, sizeof name);
     return gd_fail(GD_E_SHAPE,
                    "%s: class_weights has %lld weights, but %s has %lld classes, in the output %s "
                    "of the net; it needs a weight for each class",

@@ -82,6 +82,24 @@ CLEAN_TEST(class_weights_of_another_count_than_classes_are_refused) {
         }
 }
 
+/* The classes of bce are 0 and 1, however many outputs the net has. */
+CLEAN_TEST(class_weights_of_bce_are_two) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_tensor *targets = gd_one_hot(y, CLASSES);
+    gd_module *net = make_net();
+    gd_compile(net, .loss = "bce_with_logits");
+    for (int count = 1; count <= CLASSES; count++) {
+        gd_history *h = gd_fit(net, gd_list(x, gd_cast(targets, GD_F32)),
+                               .class_weights = gd_ones(gd_dims(count)), QUIET);
+        CHECK_SAYING(count == 2 ? h != NULL
+                                : !h && says("but the loss bce_with_logits has 2 classes, 0 and 1"),
+                     "%s", gd_error_message());
+        gd_clear_error();
+    }
+}
+
 /* --- steps without gradients ------------------------------------------------------------------ */
 
 static gd_tensor *forward_only(gd_module *net, gd_tensors batch, void *user) {
