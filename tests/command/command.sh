@@ -72,6 +72,7 @@ mistakes)
     expect 2 'every needs --checkpoints' train --model lenet --data digits --every 5
     expect 2 'every is 0' train --model lenet --data digits --every 0 --checkpoints run
     expect 2 'patience is 0' train --model lenet --data digits --patience 0
+    expect 2 'patience needs samples to validate on' train --model lenet --data digits,count=100 --patience 3 --split 0
     expect 2 'split is 1; it must be in \[0, 1)' train --model lenet --data digits --split 1
     expect 2 'clip is -1' train --model lenet --data digits --clip -1
     expect 2 'steps is -3' train --model lenet --data digits --steps -3
@@ -238,6 +239,7 @@ resume)
         $run --epochs 4 --resume --transform 'normalize mean=5 std=9'
     expect 1 "augment was not given" $run --epochs 4 --resume --augment flip
     expect 1 "batch was '64', and now it is '32'" $run --epochs 4 --resume --batch 32
+    expect 1 "split was '0.1', and now it is '0.2'" $run --epochs 4 --resume --split 0.2
     expect 1 "schedule was not given, and now it is 'cosine steps=" $run --epochs 4 --resume --schedule cosine
     expect 1 "optimizer was 'adamw', and now it is 'sgd'" $run --epochs 4 --resume --optimizer sgd
     expect 1 "model was 'mlp outputs=10', and now" $run --model lenet --epochs 4 --resume

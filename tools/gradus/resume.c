@@ -50,7 +50,8 @@ void add_kept_setting(const char *name, const char *value, const char *kept) {
 
 void add_setting_number(const char *name, double value) {
     char text[40];
-    snprintf(text, sizeof text, "%.17g", value);
+    snprintf(text, sizeof text, "%.15g", value); /* 0.1, not 0.10000000000000001 */
+    if (strtod(text, NULL) != value) snprintf(text, sizeof text, "%.17g", value);
     add_setting(name, text);
 }
 

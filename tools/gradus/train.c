@@ -154,13 +154,13 @@ static void add_settings(const data *d, gd_loader *train, const char *model) {
     add_kept_setting("--lr", text, "the rate of its checkpoint");
 }
 
-static gd_history *fit_net(gd_module *net, const data *d, gd_loader *train, gd_loader *test) {
+static gd_history *fit_net(gd_module *net, gd_loader *train, gd_loader *test) {
     gd_callback *list[8];
     int64_t n = 0;
     list[n++] = gd_stop_on_nan();
     if (o.patience > 0)
-        list[n++] = gd_early_stopping(.monitor = d->test ? "val_loss" : "loss",
-                                      .patience = o.patience, .restore_best = true);
+        list[n++] = gd_early_stopping(.monitor = "val_loss", .patience = o.patience,
+                                      .restore_best = true);
     if (o.log) list[n++] = gd_csv_log(o.log);
     if (o.tensorboard) list[n++] = gd_tensorboard(o.tensorboard);
     if (o.checkpoints) list[n++] = settings_callback();
@@ -281,7 +281,7 @@ static int train_net(gd_module *net, const data *d, model_info *a) {
     int code = o.resume ? check_settings(o.checkpoints) : DONE;
     if (code != DONE) return code;
     if (o.profile) gd_profiler_start();
-    gd_history *h = fit_net(net, d, train, test);
+    gd_history *h = fit_net(net, train, test);
     if (!h) return failed();
     if (o.profile) {
         gd_profiler_stop();
@@ -311,6 +311,9 @@ static int run_train(int count, const char **words) {
                                .seed = (uint64_t)common.seed};
     code = open_data(&from, &d);
     if (code != DONE) return code;
+    if (o.patience && !d.test)
+        return usage_error(&train_command, "--patience needs samples to validate on (--validation "
+                                           "or --split), and there are none");
     gd_module *net = make_model(o.model, &d, &a);
     if (!net) return FAILED;
     code = o.weights ? load_weights(net, d.sample) : DONE;
