@@ -222,7 +222,7 @@ CLEAN_TEST(numbers_with_decimal_commas_fail_or_are_read_with_the_option) {
     path = temp_write_text("not.csv", "a;b\n12.34,5;1\n1234.567,5;2\n1.234.5,6;3\n,5.1;4\n");
     d = gd_dataset_csv(path, .separator = ";", .decimal = ",", .categories = GD_INDEX);
     CHECK_SAYING(d, "%s", gd_error_message());
-    CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 2, 1); /* no numbers: the third of four */
+    CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 2, 1);       /* no numbers: the third of four */
     path = temp_write_text("none.csv", "1,5;x\n2,5;y\n"); /* read as a header and one row */
     CHECK_FAILS(gd_dataset_csv(path, .separator = ";"), "'2,5' looks like a number");
     path = temp_write_text("dates.csv", "day;n\n12.05.2024;1\n13.05.2024;2\n");

@@ -60,7 +60,8 @@ CLEAN_TEST(a_number_that_does_not_fit_the_dtype_is_named) {
     CHECK_SAYING(says("add: operand 'b'") && says("300 does not fit u8") && says("test_operands.c"),
                  "%s", gd_error_message());
     gd_clear_error();
-    CHECK(gd_tensor_is_error(gd_lt(x, -1)) && says("lt: operand 'b': the value -1 does not fit u8"));
+    CHECK(gd_tensor_is_error(gd_lt(x, -1)) &&
+          says("lt: operand 'b': the value -1 does not fit u8"));
     gd_clear_error();
     CHECK(gd_tensor_is_error(gd_maximum(-5, x)) && says("operand 'a': the value -5"));
     gd_clear_error();
