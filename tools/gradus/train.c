@@ -159,8 +159,8 @@ static gd_history *fit_net(gd_module *net, gd_loader *train, gd_loader *test) {
     int64_t n = 0;
     list[n++] = gd_stop_on_nan();
     if (o.patience > 0)
-        list[n++] = gd_early_stopping(.monitor = "val_loss", .patience = o.patience,
-                                      .restore_best = true);
+        list[n++] =
+            gd_early_stopping(.monitor = "val_loss", .patience = o.patience, .restore_best = true);
     if (o.log) list[n++] = gd_csv_log(o.log);
     if (o.tensorboard) list[n++] = gd_tensorboard(o.tensorboard);
     if (o.checkpoints) list[n++] = settings_callback();
