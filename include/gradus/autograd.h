@@ -87,7 +87,7 @@ typedef struct gd_backward_options {
     bool retain_graph GD_DEFAULT_(false);
     /* record the gradient computation on the tape, for gradients of gradients */
     bool create_graph GD_DEFAULT_(false);
-} gd_backward_options;
+} GD_GIVEN_BY_NAME_ gd_backward_options;
 #define GD_BACKWARD_OPTIONS_(...) GD_OPTIONS_(gd_backward_options, (.gradient = NULL), __VA_ARGS__)
 
 /* Adds the gradient of `result` to every leaf that it depends on. If it fails in the middle (out of
@@ -105,7 +105,7 @@ typedef struct gd_grad_options {
     bool retain_graph GD_DEFAULT_(false), create_graph GD_DEFAULT_(false);
     /* return NULL for an input that the outputs do not depend on, instead of failing */
     bool allow_unused GD_DEFAULT_(false);
-} gd_grad_options;
+} GD_GIVEN_BY_NAME_ gd_grad_options;
 #define GD_GRAD_OPTIONS_(...) GD_OPTIONS_(gd_grad_options, (.retain_graph = false), __VA_ARGS__)
 
 /* The gradients of the sum of `outputs` with respect to each of `inputs` (leaves or not), in order.
@@ -212,7 +212,7 @@ typedef struct gd_gradcheck_options {
     /* how many elements of each input are perturbed, spread evenly; 0: all */
     int64_t elements GD_DEFAULT_(0);
     bool twice GD_DEFAULT_(false); /* internal: inside the second-order check */
-} gd_gradcheck_options;
+} GD_GIVEN_BY_NAME_ gd_gradcheck_options;
 #define GD_GRADCHECK_OPTIONS_(...)                                                      \
     GD_OPTIONS_(gd_gradcheck_options,                                                   \
                 (.step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6), \

@@ -104,7 +104,7 @@ typedef struct gd_callback_functions {
     /* Checkpoints save and restore the first state_bytes bytes of `self`: numbers, no pointers. */
     size_t state_bytes GD_DEFAULT_(0);
     const char *name GD_DEFAULT_(nullptr); /* for messages and checkpoints; NULL: "callback" */
-} gd_callback_functions;
+} GD_GIVEN_BY_NAME_ gd_callback_functions;
 #define GD_CALLBACK_FUNCTIONS_(...)                                                            \
     GD_OPTIONS_(gd_callback_functions,                                                         \
                 (.fit_begin = NULL, .epoch_begin = NULL, .batch_end = NULL, .epoch_end = NULL, \

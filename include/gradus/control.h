@@ -47,7 +47,7 @@ GD_API gd_tensors gd_cond_at(const char *site, gd_tensor *predicate, gd_body yes
 typedef struct gd_while_loop_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t max_steps GD_DEFAULT_(INT64_MAX); /* the loop ends after this many steps */
-} gd_while_loop_options;
+} GD_GIVEN_BY_NAME_ gd_while_loop_options;
 #define GD_WHILE_LOOP_OPTIONS_(...) \
     GD_OPTIONS_(gd_while_loop_options, (.max_steps = INT64_MAX), __VA_ARGS__)
 
@@ -63,7 +63,7 @@ GD_API gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body 
 typedef struct gd_scan_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     bool reverse GD_DEFAULT_(false); /* from the last position to the first */
-} gd_scan_options;
+} GD_GIVEN_BY_NAME_ gd_scan_options;
 #define GD_SCAN_OPTIONS_(...) GD_OPTIONS_(gd_scan_options, (.reverse = false), __VA_ARGS__)
 
 typedef struct gd_scanned {

@@ -53,7 +53,7 @@ typedef struct gd_sample_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     uint64_t seed GD_DEFAULT_(0); /* seed and epoch determine the random numbers of the sample */
     uint64_t epoch GD_DEFAULT_(0);
-} gd_sample_options;
+} GD_GIVEN_BY_NAME_ gd_sample_options;
 #define GD_SAMPLE_OPTIONS_(...) GD_OPTIONS_(gd_sample_options, (.seed = 0, .epoch = 0), __VA_ARGS__)
 
 /* Sample number `index`, in the current scope. A failure names the sample. */
@@ -92,7 +92,7 @@ typedef struct gd_dataset_functions {
     void (*destroy)(void *self)
         GD_DEFAULT_(nullptr);              /* called when the dataset is freed; or NULL */
     const char *name GD_DEFAULT_(nullptr); /* for messages; NULL: "dataset" */
-} gd_dataset_functions;
+} GD_GIVEN_BY_NAME_ gd_dataset_functions;
 #define GD_DATASET_FUNCTIONS_(...)                                                                 \
     GD_OPTIONS_(gd_dataset_functions, (.count = NULL, .get = NULL, .destroy = NULL, .name = NULL), \
                 __VA_ARGS__)
@@ -182,7 +182,7 @@ GD_API gd_dataset *gd_dataset_range_at(const char *site, gd_dataset *dataset, in
 typedef struct gd_random_split_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     uint64_t seed GD_DEFAULT_(0);
-} gd_random_split_options;
+} GD_GIVEN_BY_NAME_ gd_random_split_options;
 #define GD_RANDOM_SPLIT_OPTIONS_(...) GD_OPTIONS_(gd_random_split_options, (.seed = 0), __VA_ARGS__)
 
 /* Splits a dataset at random: `first` gets the fraction `share` (in [0, 1]) of the samples, `rest`

@@ -70,7 +70,7 @@ typedef struct gd_placeholder_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     const char *name GD_DEFAULT_(nullptr);
     gd_dtype dtype GD_DEFAULT_(GD_F32);
-} gd_placeholder_options;
+} GD_GIVEN_BY_NAME_ gd_placeholder_options;
 #define GD_PLACEHOLDER_OPTIONS_(...) \
     GD_OPTIONS_(gd_placeholder_options, (.name = NULL, .dtype = GD_F32), __VA_ARGS__)
 
@@ -84,7 +84,7 @@ typedef struct gd_variable_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     const char *name GD_DEFAULT_(nullptr);
     bool trainable GD_DEFAULT_(true); /* among gd_graph_variables, which gd_minimize takes */
-} gd_variable_options;
+} GD_GIVEN_BY_NAME_ gd_variable_options;
 #define GD_VARIABLE_OPTIONS_(...) \
     GD_OPTIONS_(gd_variable_options, (.name = NULL, .trainable = true), __VA_ARGS__)
 

@@ -33,7 +33,7 @@ typedef struct gd_load_image_options {
      * that is enough. */
     int64_t height GD_DEFAULT_(0);
     int64_t width GD_DEFAULT_(0);
-} gd_load_image_options;
+} GD_GIVEN_BY_NAME_ gd_load_image_options;
 #define GD_LOAD_IMAGE_OPTIONS_(...)                                                              \
     GD_OPTIONS_(gd_load_image_options, (.channels = 0, .alpha = false, .height = 0, .width = 0), \
                 __VA_ARGS__)
@@ -64,7 +64,7 @@ typedef struct gd_make_grid_options {
     double value_range[2] GD_DEFAULT_({}); /* {low, high}, which become 0 and 1; values beyond are
                                               clamped. Default: the smallest and largest value */
     bool scale_each GD_DEFAULT_(false);    /* the smallest and largest value of each image */
-} gd_make_grid_options;
+} GD_GIVEN_BY_NAME_ gd_make_grid_options;
 #define GD_MAKE_GRID_OPTIONS_(...)                                            \
     GD_OPTIONS_(gd_make_grid_options,                                         \
                 (.nrow = 8, .padding = 2, .pad_value = 0, .normalize = false, \

@@ -147,7 +147,7 @@ GD_API gd_tensor *gd_index_at(const char *site, gd_tensor *x, gd_place_list plac
 typedef struct gd_index_put_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     bool accumulate GD_DEFAULT_(false); /* add the value instead of replacing elements */
-} gd_index_put_options;
+} GD_GIVEN_BY_NAME_ gd_index_put_options;
 #define GD_INDEX_PUT_OPTIONS_(...) \
     GD_OPTIONS_(gd_index_put_options, (.accumulate = false), __VA_ARGS__)
 

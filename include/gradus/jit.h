@@ -108,7 +108,7 @@ typedef struct gd_jit_options {
     /* how many plans are kept, each for one set of shapes; the least recently used is freed first
      * */
     int plans GD_DEFAULT_(32);
-} gd_jit_options;
+} GD_GIVEN_BY_NAME_ gd_jit_options;
 #define GD_JIT_OPTIONS_(...) GD_OPTIONS_(gd_jit_options, (.level = 2, .plans = 32), __VA_ARGS__)
 
 /* A jit of a function (gd_body in control.h), in the current scope. `user` must stay valid. */
@@ -120,7 +120,7 @@ GD_API gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user,
 typedef struct gd_jit_call_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t key GD_DEFAULT_(0); /* calls with different keys have different plans */
-} gd_jit_call_options;
+} GD_GIVEN_BY_NAME_ gd_jit_call_options;
 #define GD_JIT_CALL_OPTIONS_(...) GD_OPTIONS_(gd_jit_call_options, (.key = 0), __VA_ARGS__)
 
 /* Calls the function. The results are new tensors; a function that only writes may return none. On

@@ -57,7 +57,7 @@ typedef struct gd_loader_options {
     gd_collate_fn collate GD_DEFAULT_(nullptr); /* NULL: stacks the samples */
     void *user GD_DEFAULT_(nullptr);            /* for collate */
     gd_device *device GD_DEFAULT_(nullptr);     /* where batches are; NULL: the CPU */
-} gd_loader_options;
+} GD_GIVEN_BY_NAME_ gd_loader_options;
 #define GD_LOADER_OPTIONS_(...)                                                               \
     GD_OPTIONS_(gd_loader_options,                                                            \
                 (.batch = 32, .shuffle = false, .seed = 0, .sampler = NULL, .workers = 0,     \
@@ -108,7 +108,7 @@ typedef struct gd_sampler_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t count GD_DEFAULT_(0);       /* samples in an epoch; 0: the size of the dataset */
     bool replacement GD_DEFAULT_(true); /* a sample may be drawn several times in an epoch */
-} gd_sampler_options;
+} GD_GIVEN_BY_NAME_ gd_sampler_options;
 #define GD_SAMPLER_OPTIONS_(...) \
     GD_OPTIONS_(gd_sampler_options, (.count = 0, .replacement = true), __VA_ARGS__)
 
@@ -129,7 +129,7 @@ GD_API gd_sampler *gd_sampler_stratified_at(const char *site, gd_tensor *classes
 typedef struct gd_sampler_bucketed_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t pool GD_DEFAULT_(100); /* batches that are sorted together; 0: those of an epoch */
-} gd_sampler_bucketed_options;
+} GD_GIVEN_BY_NAME_ gd_sampler_bucketed_options;
 #define GD_SAMPLER_BUCKETED_OPTIONS_(...) \
     GD_OPTIONS_(gd_sampler_bucketed_options, (.pool = 100), __VA_ARGS__)
 
@@ -154,7 +154,7 @@ typedef struct gd_sampler_distributed_options {
     bool shuffle GD_DEFAULT_(true);
     /* To give every process the same number of samples, skips some; false: repeats some. */
     bool drop_last GD_DEFAULT_(false);
-} gd_sampler_distributed_options;
+} GD_GIVEN_BY_NAME_ gd_sampler_distributed_options;
 #define GD_SAMPLER_DISTRIBUTED_OPTIONS_(...) \
     GD_OPTIONS_(gd_sampler_distributed_options, (.shuffle = true, .drop_last = false), __VA_ARGS__)
 
@@ -175,7 +175,7 @@ typedef struct gd_sampler_functions {
     int64_t (*at)(int64_t position, uint64_t seed, uint64_t epoch, int64_t dataset_count,
                   void *self) GD_DEFAULT_(nullptr);
     void (*destroy)(void *self) GD_DEFAULT_(nullptr);
-} gd_sampler_functions;
+} GD_GIVEN_BY_NAME_ gd_sampler_functions;
 #define GD_SAMPLER_FUNCTIONS_(...) \
     GD_OPTIONS_(gd_sampler_functions, (.count = NULL, .at = NULL, .destroy = NULL), __VA_ARGS__)
 #define gd_sampler_from(self, ...) \

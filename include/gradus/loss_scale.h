@@ -41,7 +41,7 @@ typedef struct gd_loss_scale_options {
     double growth GD_DEFAULT_(2);       /* in [1, inf): factor after `interval` good steps */
     double backoff GD_DEFAULT_(0.5);    /* in (0, 1]: factor after a step that overflowed */
     int64_t interval GD_DEFAULT_(2000); /* at least 1 */
-} gd_loss_scale_options;
+} GD_GIVEN_BY_NAME_ gd_loss_scale_options;
 #define GD_LOSS_SCALE_OPTIONS_(...)    \
     GD_OPTIONS_(gd_loss_scale_options, \
                 (.start = 65536, .growth = 2, .backoff = 0.5, .interval = 2000), __VA_ARGS__)
@@ -72,7 +72,7 @@ typedef struct gd_loss_scale_step_options {
     /* a schedule of this optimizer, which takes a step after the optimizer's unless it is skipped
      * */
     gd_schedule *schedule GD_DEFAULT_(nullptr);
-} gd_loss_scale_step_options;
+} GD_GIVEN_BY_NAME_ gd_loss_scale_step_options;
 #define GD_LOSS_SCALE_STEP_OPTIONS_(...) \
     GD_OPTIONS_(gd_loss_scale_step_options, (.schedule = NULL), __VA_ARGS__)
 

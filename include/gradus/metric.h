@@ -32,7 +32,7 @@ GD_API gd_metric *gd_metric_new_at(const char *site, const char *name, const cha
 typedef struct gd_metric_update_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     gd_tensor *weight GD_DEFAULT_(nullptr); /* of each sample, floats of rank 1; NULL: 1 */
-} gd_metric_update_options;
+} GD_GIVEN_BY_NAME_ gd_metric_update_options;
 #define GD_METRIC_UPDATE_OPTIONS_(...) \
     GD_OPTIONS_(gd_metric_update_options, (.weight = NULL), __VA_ARGS__)
 

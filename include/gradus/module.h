@@ -75,7 +75,7 @@ typedef struct gd_module_options {
         type GD_DEFAULT_(nullptr); /* for summaries and messages: "two_layer"; NULL: "module" */
     void (*destroy)(void *self)
         GD_DEFAULT_(nullptr); /* frees other memory of the struct, not children */
-} gd_module_options;
+} GD_GIVEN_BY_NAME_ gd_module_options;
 #define GD_MODULE_OPTIONS_(...) \
     GD_OPTIONS_(gd_module_options, (.type = NULL, .destroy = NULL), __VA_ARGS__)
 
@@ -210,7 +210,7 @@ typedef struct gd_parameters_options {
     const char *
         match GD_DEFAULT_(nullptr); /* only names that match a pattern, "*.weight"; * is any text */
     bool trainable GD_DEFAULT_(false); /* only parameters that are not frozen */
-} gd_parameters_options;
+} GD_GIVEN_BY_NAME_ gd_parameters_options;
 #define GD_PARAMETERS_OPTIONS_(...) \
     GD_OPTIONS_(gd_parameters_options, (.match = NULL, .trainable = false), __VA_ARGS__)
 
@@ -307,7 +307,7 @@ typedef struct gd_hook_options {
     bool before GD_DEFAULT_(false);
     /* The hook only calls ops, so it may be traced. In a jit and a graph other hooks fail. */
     bool builds_ops GD_DEFAULT_(false);
-} gd_hook_options;
+} GD_GIVEN_BY_NAME_ gd_hook_options;
 #define GD_HOOK_OPTIONS_(...) \
     GD_OPTIONS_(gd_hook_options, (.before = false, .builds_ops = false), __VA_ARGS__)
 

@@ -32,7 +32,7 @@ typedef struct gd_dense_options {
     bool trainable GD_DEFAULT_(true);
     const char *name
         GD_DEFAULT_(nullptr); /* names the variables NAME/weight and NAME/bias; NULL: no names */
-} gd_dense_options;
+} GD_GIVEN_BY_NAME_ gd_dense_options;
 #define GD_DENSE_OPTIONS_(...)                                                               \
     GD_OPTIONS_(                                                                             \
         gd_dense_options,                                                                    \

@@ -39,7 +39,7 @@ typedef struct gd_onnx_save_options {
     /* Metadata of the file, keys and values alternating, ended by NULL:
      * .metadata = gd_names("author", "me", NULL). */
     const char *const *metadata GD_DEFAULT_(nullptr);
-} gd_onnx_save_options;
+} GD_GIVEN_BY_NAME_ gd_onnx_save_options;
 #define GD_ONNX_SAVE_OPTIONS_(...)    \
     GD_OPTIONS_(gd_onnx_save_options, \
                 (.external_above = 1 << 26, .own_ops = false, .metadata = NULL), __VA_ARGS__)
@@ -66,7 +66,7 @@ GD_API gd_status gd_onnx_save_at(const char *site, const char *path, gd_session 
 typedef struct gd_onnx_load_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     bool trainable GD_DEFAULT_(false);
-} gd_onnx_load_options;
+} GD_GIVEN_BY_NAME_ gd_onnx_load_options;
 #define GD_ONNX_LOAD_OPTIONS_(...) \
     GD_OPTIONS_(gd_onnx_load_options, (.trainable = false), __VA_ARGS__)
 
@@ -94,7 +94,7 @@ typedef struct gd_onnx_save_module_options {
     bool any_length GD_DEFAULT_(false);      /* and the second: the length of (N, T, ...) */
     const char *inputs GD_DEFAULT_("input"); /* names, separated by spaces */
     const char *outputs GD_DEFAULT_("output");
-} gd_onnx_save_module_options;
+} GD_GIVEN_BY_NAME_ gd_onnx_save_module_options;
 #define GD_ONNX_SAVE_MODULE_OPTIONS_(...)                                                          \
     GD_OPTIONS_(gd_onnx_save_module_options,                                                       \
                 (.external_above = 1 << 26, .own_ops = false, .metadata = NULL, .any_batch = true, \

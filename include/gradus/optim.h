@@ -76,7 +76,7 @@ typedef struct gd_factors {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     double lr GD_DEFAULT_(1);
     double weight_decay GD_DEFAULT_(1);
-} gd_factors;
+} GD_GIVEN_BY_NAME_ gd_factors;
 #define GD_FACTORS_(...) GD_OPTIONS_(gd_factors, (.lr = 1, .weight_decay = 1), __VA_ARGS__)
 #define gd_optimizer_set_factors(optimizer, parameter, ...) \
     GD_WITH_OPTIONS_(                                       \
@@ -101,7 +101,7 @@ GD_API void gd_optimizer_zero_grad(gd_optimizer *optimizer);
 typedef struct gd_group_number {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int group GD_DEFAULT_(0);
-} gd_group_number;
+} GD_GIVEN_BY_NAME_ gd_group_number;
 #define GD_GROUP_NUMBER_(...) GD_OPTIONS_(gd_group_number, (.group = 0), __VA_ARGS__)
 
 /* The learning rate of the first group, or of group number .group: an f64 tensor of rank 0, which
@@ -123,7 +123,7 @@ typedef struct gd_minimize_options {
     gd_schedule *schedule GD_DEFAULT_(nullptr); /* takes a step after the optimizer's */
     /* scales the loss; a step whose gradients overflow is skipped (loss_scale.h) */
     gd_loss_scale *loss_scale GD_DEFAULT_(nullptr);
-} gd_minimize_options;
+} GD_GIVEN_BY_NAME_ gd_minimize_options;
 #define GD_MINIMIZE_OPTIONS_(...)                                                        \
     GD_OPTIONS_(gd_minimize_options,                                                     \
                 (.clip_norm = 0, .clip_value = 0, .schedule = NULL, .loss_scale = NULL), \
@@ -142,7 +142,7 @@ typedef struct gd_clip_options {
     double norm_type GD_DEFAULT_(2); /* p of the p-norm; INFINITY: the largest absolute value */
     bool error_if_nonfinite
         GD_DEFAULT_(false); /* fails if the norm is infinite or NaN; not in a jit */
-} gd_clip_options;
+} GD_GIVEN_BY_NAME_ gd_clip_options;
 #define GD_CLIP_OPTIONS_(...) \
     GD_OPTIONS_(gd_clip_options, (.norm_type = 2, .error_if_nonfinite = false), __VA_ARGS__)
 

@@ -3,7 +3,7 @@
  *     typedef struct gd_thing_options {
  *         gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
  *         int size GD_DEFAULT_(3);
- *     } gd_thing_options;
+ *     } GD_GIVEN_BY_NAME_ gd_thing_options;
  *     #define gd_thing(x, ...) \
  *         GD_WITH_OPTIONS_(gd_thing_at(x, GD_OPTIONS_(gd_thing_options, (.size = 3), __VA_ARGS__)))
  *
@@ -12,7 +12,10 @@
  * In C++ the struct declares the defaults. Designated initializers need C++20.
  *
  * An option without its name, gd_thing(x, 7), does not compile: it would initialize the field that
- * comes after the last default, which is a part of by_name_, and nothing converts to that.
+ * comes after the last default, which is a part of by_name_, and nothing converts to that. Nor does
+ * one behind a named one, gd_thing(x, .size = 3, 7), but for two forms that compile in C: with clang,
+ * which has no attribute for that, it initializes the field behind `size`; and behind a list, as in
+ * gd_sum(x, .axis = 0, 1), it is the list's next number.
  */
 #ifndef GRADUS_OPTIONS_H
 #define GRADUS_OPTIONS_H
@@ -32,17 +35,26 @@ struct gd_options_are_given_by_name {
     template <typename T> gd_options_are_given_by_name(T) = delete;
 };
 
+#define GD_GIVEN_BY_NAME_
 #define GD_DEFAULT_(...) = __VA_ARGS__
 /* The options live until the end of the enclosing expression. */
 template <typename T> inline const T *gd_address_(const T &t) { return &t; }
-#define GD_OPTIONS_(type, defaults, ...) gd_address_(type{__VA_ARGS__})
+#if defined(__clang__) && __cplusplus >= 202002L
+/* Otherwise an option without a name behind a named one is only a warning. */
+#define GD_NAMED_(...)                                                                      \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic error \"-Wc99-designator\"") \
+        __VA_ARGS__ _Pragma("clang diagnostic pop")
+#else
+#define GD_NAMED_(...) __VA_ARGS__
+#endif
+#define GD_OPTIONS_(type, defaults, ...) GD_NAMED_(gd_address_(type{__VA_ARGS__}))
 #define GD_WITH_OPTIONS_(...)            __VA_ARGS__
 /* For calls whose arguments are also fields of the options: (defaults), the arguments as designated
  * fields (.n = (3)), the same as values (3), then the user's options. */
 #define GD_UNPACK_(...) __VA_ARGS__
 #if __cplusplus >= 202002L
 #define GD_MADE_WITH_(type, defaults, fields, values, ...) \
-    gd_address_(type{GD_UNPACK_ fields, __VA_ARGS__})
+    GD_NAMED_(gd_address_(type{GD_UNPACK_ fields, __VA_ARGS__}))
 #else
 #define GD_MADE_WITH_(type, defaults, fields, values, ...) \
     gd_address_(type{gd_options_are_given_by_name(), GD_UNPACK_ values, __VA_ARGS__})
@@ -54,6 +66,7 @@ template <typename T> inline const T *gd_address_(const T &t) { return &t; }
  * initializes next_. That is an error in gcc because of the attribute, and in clang because nothing
  * converts to an atomic struct. */
 #if defined(__clang__)
+#define GD_GIVEN_BY_NAME_
 typedef struct gd_options_are_given_by_name_ {
     char none;
 } gd_options_are_given_by_name_;
@@ -62,9 +75,10 @@ typedef struct gd_options_are_given_by_name {
     _Atomic(gd_options_are_given_by_name_) next_;
 } gd_options_are_given_by_name;
 #else
-typedef struct __attribute__((designated_init)) gd_options_are_given_by_name {
+#define GD_GIVEN_BY_NAME_ __attribute__((designated_init))
+typedef struct gd_options_are_given_by_name {
     char first_, next_;
-} gd_options_are_given_by_name;
+} GD_GIVEN_BY_NAME_ gd_options_are_given_by_name;
 #endif
 
 #define GD_DEFAULT_(...)

@@ -34,7 +34,7 @@ typedef struct gd_print_options {
     int edge_items GD_DEFAULT_(3);    /* elements shown at each end of an abbreviated dimension */
     int line_width GD_DEFAULT_(75);   /* longer lines are wrapped */
     bool describe GD_DEFAULT_(false); /* adds a line with dtype and shape: f32[2,2] */
-} gd_print_options;
+} GD_GIVEN_BY_NAME_ gd_print_options;
 
 #define GD_PRINT_OPTIONS_(...)                                                          \
     GD_OPTIONS_(gd_print_options,                                                       \

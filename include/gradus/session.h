@@ -49,7 +49,7 @@ typedef struct gd_session_options {
     /* Whether f32 products may compute in tf32 (gd_allow_tf32), in all runs of this session. -1: the
      * setting of the thread that creates the session. */
     int tf32 GD_DEFAULT_(-1);
-} gd_session_options;
+} GD_GIVEN_BY_NAME_ gd_session_options;
 #define GD_SESSION_OPTIONS_(...)                                                          \
     GD_OPTIONS_(gd_session_options,                                                       \
                 (.device = NULL, .level = 2, .plans = 32, .memory_limit = 0, .tf32 = -1), \
@@ -74,7 +74,7 @@ typedef struct gd_run_options {
     /* Tensors to which the fetches are written, in order. They have the shapes of the fetches;
      * dtypes are converted. A NULL entry or a missing one at the end: a buffer of the session. */
     gd_tensors into GD_DEFAULT_({});
-} gd_run_options;
+} GD_GIVEN_BY_NAME_ gd_run_options;
 #define GD_RUN_OPTIONS_(...) GD_OPTIONS_(gd_run_options, (.into = {NULL, 0}), __VA_ARGS__)
 
 /* Computes `fetches` and returns their values, in the current scope. The buffers belong to the

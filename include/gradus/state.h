@@ -78,7 +78,7 @@ typedef struct gd_save_state_options {
     /* Writes a checksum into the metadata of each file. Loading reads such a file twice and fails
      * if the checksum does not match. Other programs see an ordinary string. */
     bool checksum GD_DEFAULT_(false);
-} gd_save_state_options;
+} GD_GIVEN_BY_NAME_ gd_save_state_options;
 #define GD_SAVE_STATE_OPTIONS_(...) \
     GD_OPTIONS_(gd_save_state_options, (.shard_bytes = 0, .checksum = false), __VA_ARGS__)
 
@@ -117,7 +117,7 @@ typedef struct gd_load_state_options {
      * call; NULL skips it. */
     const char *(*rename)(const char *name, void *user)GD_DEFAULT_(nullptr);
     void *user GD_DEFAULT_(nullptr);
-} gd_load_state_options;
+} GD_GIVEN_BY_NAME_ gd_load_state_options;
 #define GD_LOAD_STATE_OPTIONS_(...)    \
     GD_OPTIONS_(gd_load_state_options, \
                 (.partial = NULL, .prefix = NULL, .rename = NULL, .user = NULL), __VA_ARGS__)

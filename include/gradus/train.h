@@ -82,7 +82,7 @@ typedef struct gd_compile_options {
     int accumulate GD_DEFAULT_(1);    /* batches whose gradients are accumulated for one step */
     double clip_norm GD_DEFAULT_(0);  /* max_norm of gd_clip_grad_norm; 0: no clipping */
     double clip_value GD_DEFAULT_(0); /* value of gd_clip_grad_value; 0: no clipping */
-} gd_compile_options;
+} GD_GIVEN_BY_NAME_ gd_compile_options;
 #define GD_COMPILE_OPTIONS_(...)                                                                  \
     GD_OPTIONS_(gd_compile_options,                                                               \
                 (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,                 \
@@ -171,7 +171,7 @@ typedef struct gd_fit_options {
     /* Ctrl-C ends the run after the current batch; the previous handler is restored at the end */
     bool interrupt GD_DEFAULT_(true);
     bool jit GD_DEFAULT_(true); /* false: trains eagerly */
-} gd_fit_options;
+} GD_GIVEN_BY_NAME_ gd_fit_options;
 #define GD_FIT_OPTIONS_(...)                                                                       \
     GD_OPTIONS_(gd_fit_options,                                                                    \
                 (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_tensors = {NULL, 0}, \
@@ -210,7 +210,7 @@ typedef struct gd_evaluate_options {
     int workers GD_DEFAULT_(0);
     bool jit GD_DEFAULT_(true);
     gd_progress progress GD_DEFAULT_(GD_PROGRESS_NONE);
-} gd_evaluate_options;
+} GD_GIVEN_BY_NAME_ gd_evaluate_options;
 #define GD_EVALUATE_OPTIONS_(...)                                                       \
     GD_OPTIONS_(gd_evaluate_options,                                                    \
                 (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE), \

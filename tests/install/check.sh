@@ -120,28 +120,33 @@ pedantic() {
     done
 }
 
-# Calls that a compiler must reject, without any flag for warnings.
+# Calls of a source that a compiler must reject, without any flag for warnings: the first COUNT of
+# them, or all. The last arguments are the numbers of mistakes with words of their messages.
 mistakes() {
     compiler=$1
+    standard=$2
+    source=$here/$3
+    count=$4
+    shift 4
     require "$compiler"
     require pkg-config
     fresh_work
-    count=$(grep -c 'MISTAKE ==' "$here/mistakes.c")
+    [ "$count" != all ] || count=$(grep -c 'MISTAKE ==' "$source")
     # shellcheck disable=SC2046,SC2086
-    "$compiler" $2 $warnings -DMISTAKE=0 -fsyntax-only "$here/mistakes.c" $(pc --cflags) ||
+    "$compiler" $standard $warnings -DMISTAKE=0 -fsyntax-only "$source" $(pc --cflags) ||
         fail "the right calls do not compile"
     i=1
     while [ "$i" -le "$count" ]; do
         # shellcheck disable=SC2046,SC2086
-        if "$compiler" $2 -DMISTAKE="$i" -fsyntax-only "$here/mistakes.c" $(pc --cflags) 2>log; then
+        if "$compiler" $standard -DMISTAKE="$i" -fsyntax-only "$source" $(pc --cflags) 2>log; then
             fail "MISTAKE=$i compiles"
         fi
         i=$((i + 1))
     done
     # the messages name the mistake
     # shellcheck disable=SC2046,SC2086
-    for word in "1:$3" "14:$4"; do
-        "$compiler" $2 -DMISTAKE="${word%%:*}" -fsyntax-only "$here/mistakes.c" $(pc --cflags) 2>log || true
+    for word in "$@"; do
+        "$compiler" $standard -DMISTAKE="${word%%:*}" -fsyntax-only "$source" $(pc --cflags) 2>log || true
         grep -q "${word#*:}" log || { cat log; fail "no '${word#*:}' in the messages"; }
     done
 }
@@ -250,10 +255,9 @@ soname | symbols | headers | pkgconfig | static) "$what" ;;
 static-all) static_all ;;
 pedantic-gcc) pedantic gcc "" ;;
 pedantic-clang) pedantic clang -Wno-gnu-zero-variadic-macro-arguments ;;
-mistakes-gcc) mistakes gcc -std=gnu11 "positional initialization" _Generic ;;
-mistakes-clang) mistakes clang -std=gnu11 options_are_given_by_name "controlling expression" ;;
-mistakes-g++) mistakes g++ "-std=c++20 -x c++" options_are_given_by_name "a gd_tensor \* or a number" ;;
-mistakes-clang++) mistakes clang++ "-std=c++20 -x c++" options_are_given_by_name "a gd_tensor \* or a number" ;;
+mistakes-gcc) mistakes gcc -std=gnu11 mistakes.c all "1:positional initialization" 14:_Generic "19:positional initialization" ;;
+mistakes-clang) mistakes clang -std=gnu11 mistakes.c 18 1:options_are_given_by_name "14:controlling expression" ;;
+mistakes-*++) mistakes "${what#mistakes-}" "-std=c++20 -x c++" mistakes.c all 1:options_are_given_by_name "14:a gd_tensor \* or a number" ;;
 cmake) cmake_package ;;
 backend) backend ;;
 no-build-paths) no_build_paths ;;

@@ -1,5 +1,6 @@
 /* mistakes.c - calls that must not compile, one for each value of MISTAKE. With MISTAKE=0 it is
- * right, and compiles without a warning. Compiled as C and as C++20. */
+ * right, and compiles without a warning. Compiled as C and as C++20; clang cannot reject those from
+ * 19 on in C. */
 #include <gradus/gradus.h>
 
 #ifndef __cplusplus
@@ -13,6 +14,7 @@ void calls(gd_tensor *x, gd_tensors p, gd_module *net, gd_dataset *data, void *u
     gd_sum(x, .axis = axis);
     gd_slice(x, .axis = 1, .start = 0, .stop = 2);
     gd_optim_sgd(p, .lr = 0.1);
+    gd_loader_new(gd_dataset_csv("a", .target = "b"), .batch = 32, .shuffle = true);
     gd_fit(net, data, .validation = data, .callbacks = gd_callbacks(gd_checkpoint("run")));
     gd_mul(x, 0.5);
     gd_add(1, gd_mul(x, axis));
@@ -55,5 +57,11 @@ void calls(gd_tensor *x, gd_tensors p, gd_module *net, gd_dataset *data, void *u
     gd_add_(1, x);
 #elif MISTAKE == 18
     gd_lerp(x, x, &axis);
+#elif MISTAKE == 19 /* an option without a name behind a named one: */
+    gd_loader_new(data, .batch = 32, true);
+#elif MISTAKE == 20
+    gd_softmax(x, .axis = axis, GD_F32);
+#elif MISTAKE == 21
+    gd_dataset_csv("a", .target = "b", "c");
 #endif
 }

@@ -297,8 +297,8 @@ static void print_struct(FILE *out, const factory *m) {
         print_default(out, &r->attrs[i], IN_CPLUSPLUS);
         fputs(");\n", out);
     }
-    fprintf(out, "} gd_%s_options;\nGD_API gd_%s_options gd_%s_defaults(void);\n", m->full, m->full,
-            m->full);
+    fprintf(out, "} GD_GIVEN_BY_NAME_ gd_%s_options;\nGD_API gd_%s_options gd_%s_defaults(void);\n",
+            m->full, m->full, m->full);
 }
 
 static void print_factory_prototype(FILE *out, const factory *m, int constructor) {

@@ -292,7 +292,7 @@ static void print_options(FILE *out, const op *o) {
     for (int i = 0; i < r->n_inputs; i++)
         if (r->inputs[i].option)
             fprintf(out, "    gd_tensor *%s GD_DEFAULT_(NULL);\n", r->inputs[i].name);
-    fprintf(out, "} gd_%s_options;\n", r->name);
+    fprintf(out, "} %sgd_%s_options;\n", has_options(o) ? "GD_GIVEN_BY_NAME_ " : "", r->name);
     if (has_options(o))
         fprintf(out, "GD_API gd_%s_options gd_%s_defaults(void);\n", r->name, r->name);
 }
