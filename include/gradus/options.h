@@ -56,8 +56,14 @@ template <typename T> inline const T *gd_address_(const T &t) { return &t; }
 #define GD_MADE_WITH_(type, defaults, fields, values, ...) \
     GD_NAMED_(gd_address_(type{GD_UNPACK_ fields, __VA_ARGS__}))
 #else
-#define GD_MADE_WITH_(type, defaults, fields, values, ...) \
-    gd_address_(type{gd_options_are_given_by_name(), GD_UNPACK_ values, __VA_ARGS__})
+/* Values for the fields behind the arguments do not compile. */
+struct gd_options_need_cplusplus_20 {};
+template <typename T> inline const T *gd_made_(const T &t, gd_options_need_cplusplus_20) {
+    return &t;
+}
+#define GD_MADE_WITH_(type, defaults, fields, values, ...)            \
+    gd_made_(type{gd_options_are_given_by_name(), GD_UNPACK_ values}, \
+             gd_options_need_cplusplus_20{__VA_ARGS__})
 #endif
 
 #else

@@ -258,6 +258,7 @@ pedantic-clang) pedantic clang -Wno-gnu-zero-variadic-macro-arguments ;;
 mistakes-gcc) mistakes gcc -std=gnu11 mistakes.c all "1:positional initialization" 14:_Generic "19:positional initialization" ;;
 mistakes-clang) mistakes clang -std=gnu11 mistakes.c 18 1:options_are_given_by_name "14:controlling expression" ;;
 mistakes-*++) mistakes "${what#mistakes-}" "-std=c++20 -x c++" mistakes.c all 1:options_are_given_by_name "14:a gd_tensor \* or a number" ;;
+mistakes17-*) mistakes "${what#mistakes17-}" -std=c++17 mistakes17.cpp all 1:options_need_cplusplus_20 ;;
 cmake) cmake_package ;;
 backend) backend ;;
 no-build-paths) no_build_paths ;;
