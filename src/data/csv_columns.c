@@ -205,14 +205,15 @@ static gd_status keep_names(gd_csv_table *t, const char *path, const gd_csv_fiel
 static gd_status check_separator(const char *path, const gd_csv_options *o,
                                  const gd_csv_field *first, int count) {
     if (count > 1 || o->separator_is_given || first->quoted) return GD_OK;
-    const char *other = strpbrk(first->text, ";\t");
+    const char *other = strpbrk(first->text, ";\t|");
     int columns = 1;
     if (!other) return GD_OK;
     for (const char *c = first->text; *c; c++) columns += *c == *other;
     return gd_fail(GD_E_FORMAT,
-                   "%s: has one column, '%.60s'; with separator=%s it has %d (separator=, reads it "
-                   "as one)",
-                   path, first->text, *other == ';' ? ";" : "tab", columns);
+                   "%s: has one column, '%.60s'; with separator=%.*s it has %d (separator=, reads "
+                   "it as one)",
+                   path, first->text, *other == '\t' ? 3 : 1, *other == '\t' ? "tab" : other,
+                   columns);
 }
 
 gd_status gd_csv_choose_columns(gd_csv_table *t, const char *path, const gd_csv_options *o,

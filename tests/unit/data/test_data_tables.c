@@ -239,6 +239,9 @@ CLEAN_TEST(a_forgotten_separator_is_named) {
     CHECK(gd_dataset_csv(path, .separator = ";") && gd_dataset_csv(path, .separator = ","));
     path = temp_write_text("s.csv", "size\tprice\n1\t2\n");
     CHECK_FAILS(gd_dataset_csv(path), "with separator=tab it has 2");
+    path = temp_write_text("s.csv", "size|price|city\n1|2|a\n");
+    CHECK_FAILS(gd_dataset_csv(path), "with separator=| it has 3");
+    CHECK(gd_dataset_csv(path, .separator = "|"));
 }
 
 CLEAN_TEST(messages_have_the_number_of_a_column_not_of_a_character) {
