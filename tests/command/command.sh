@@ -78,6 +78,8 @@ mistakes)
     expect 2 'steps is -3' train --model lenet --data digits --steps -3
     expect 2 'must end in .svg' train --model lenet --data digits --curve c.png
     expect 1 'there is no folder /nowhere' train --model lenet --data digits,count=100 --out /nowhere/m.onnx
+    # no file can be created here, whatever the permissions say
+    expect 1 'no file can be written in the folder /proc' train --model mlp --data digits,count=100 --out /proc/m.onnx
     grep -q 'epoch' out err && { echo 'trained before --out was checked'; failures=$((failures + 1)); }
     mkdir folder.onnx
     expect 1 'folder.onnx: it is a folder' train --model lenet --data digits,count=100 --out folder.onnx

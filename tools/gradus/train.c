@@ -1,4 +1,5 @@
 /* train.c - gradus train: trains a net on data and saves it. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,10 +201,17 @@ static int check_writable(const char *name, const char *path) {
     else strcpy(folder, ".");
     if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
         return fail("--%s %s: there is no folder %s", name, path, folder);
-    if (access(folder, W_OK | X_OK) != 0)
-        return fail("--%s %s: no file can be written in the folder %s", name, path, folder);
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return fail("--%s %s: it is a folder", name, path);
+    /* permissions do not tell for root, and for file systems that make no files */
+    char probe[4200];
+    snprintf(probe, sizeof probe, "%s/.gradus-XXXXXX", folder);
+    const int file = mkstemp(probe);
+    if (file < 0)
+        return fail("--%s %s: no file can be written in the folder %s: %s", name, path, folder,
+                    strerror(errno));
+    close(file);
+    unlink(probe);
     return DONE;
 }
 
