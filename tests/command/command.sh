@@ -77,6 +77,9 @@ mistakes)
     expect 2 'clip is -1' train --model lenet --data digits --clip -1
     expect 2 'steps is -3' train --model lenet --data digits --steps -3
     expect 2 'must end in .svg' train --model lenet --data digits --curve c.png
+    expect 2 'validation and --split' train --model lenet --data digits,count=100 --validation digits,count=10 --split 0.3
+    expect 2 '.-validation digits:x: this kind takes no path' train --model lenet --data digits,count=100 --validation digits:x
+    expect 2 '.-data digits:x: this kind takes no path' train --model lenet --data digits:x --validation digits,count=10
     expect 1 'there is no folder /nowhere' train --model lenet --data digits,count=100 --out /nowhere/m.onnx
     # no file can be created here, whatever the permissions say
     expect 1 'no file can be written in the folder /proc' train --model mlp --data digits,count=100 --out /proc/m.onnx

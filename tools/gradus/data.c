@@ -23,13 +23,13 @@ static const gd_op_attr *path_option(const gd_op *record) {
 
 /* "KIND:PATH,name=value" as it is read. */
 typedef struct reader {
-    const char *spec, *at;
-    char *value; /* with room for any value of the specification */
-    FILE *text;  /* the options of the record, "path='a.csv' target='y'" */
+    const char *option, *spec, *at; /* option: "data", "validation" */
+    char *value;                    /* with room for any value of the specification */
+    FILE *text;                     /* the options of the record, "path='a.csv' target='y'" */
 } reader;
 
 static bool fail_spec(const reader *r, const char *what) {
-    fprintf(stderr, "gradus: --data %s: %s\n", r->spec, what);
+    fprintf(stderr, "gradus: --%s %s: %s\n", r->option, r->spec, what);
     return false;
 }
 
@@ -116,13 +116,14 @@ static gd_dataset *read_dataset(reader *r, const char *kind, const gd_op *record
 }
 
 /* NULL: *code is the exit code. */
-static gd_dataset *open_dataset(const char *spec, const char *part, const char *layout,
-                                bool *has_parts, int *code) {
+static gd_dataset *open_dataset(const char *source, const char *spec, const char *part,
+                                const char *layout, bool *has_parts, int *code) {
     char kind[64];
     bool parts = false;
     gd_dataset *dataset = NULL;
     const size_t length = strcspn(spec, ":,");
-    reader r = {.spec = spec, .at = spec + length, .value = malloc(strlen(spec) + 1)};
+    reader r = {
+        .option = source, .spec = spec, .at = spec + length, .value = malloc(strlen(spec) + 1)};
     snprintf(kind, sizeof kind, "%.*s", (int)length, spec);
     const gd_op *record = gd_record_get("dataset", kind);
     if (!record) gd_dataset_new(kind, ""); /* records a failure that lists the kinds */
@@ -207,15 +208,15 @@ int open_data(const data_options *o, data *out) {
     bool parts = false;
     int code = FAILED;
     memset(out, 0, sizeof *out);
-    gd_dataset *train = open_dataset(o->spec, "train", NULL, &parts, &code), *test = NULL;
+    gd_dataset *train = open_dataset("data", o->spec, "train", NULL, &parts, &code), *test = NULL;
     if (!train) return code;
     if (o->validation) {
         char *layout = layout_of(train);
-        test = open_dataset(o->validation, "test", layout, NULL, &code);
+        test = open_dataset("validation", o->validation, "test", layout, NULL, &code);
         free(layout);
         if (!test) return code;
     } else if (parts) {
-        test = open_dataset(o->spec, "test", NULL, NULL, &code);
+        test = open_dataset("data", o->spec, "test", NULL, NULL, &code);
         if (!test) return code;
     } else if (o->split > 0) test = hold_out(o, &train);
     out->train = apply_transforms(apply_transforms(train, o->augment), o->transform);
@@ -224,5 +225,5 @@ int open_data(const data_options *o, data *out) {
 }
 
 gd_dataset *open_test_data(const char *spec, const char *layout, int *code) {
-    return open_dataset(spec, "test", layout, NULL, code);
+    return open_dataset("data", spec, "test", layout, NULL, code);
 }

@@ -22,7 +22,7 @@ static struct {
        .batch = 64,
        .workers = 1,
        .accumulate = 1,
-       .split = 0.1,
+       .split = NAN,
        .lr = NAN};
 
 static const option options[] = {
@@ -229,6 +229,9 @@ static int check_options(void) {
     if (o.resume && !o.checkpoints) return usage_error(c, "--resume needs --checkpoints DIR");
     if (o.every && !o.checkpoints)
         return usage_error(c, "--every needs --checkpoints DIR, where it saves");
+    if (o.validation && !isnan(o.split))
+        return usage_error(c, "--validation and --split are two sources of validation; give one");
+    if (isnan(o.split)) o.split = 0.1;
     if (o.out && !ends_with(o.out, ".onnx") && !ends_with(o.out, ".safetensors"))
         return usage_error(c, "--out %s: the name must end in .onnx or .safetensors", o.out);
     if (o.curve && !ends_with(o.curve, ".svg"))
