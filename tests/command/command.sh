@@ -250,6 +250,10 @@ resume)
     expect 1 "model was 'mlp outputs=10', and now" $run --model lenet --epochs 4 --resume
     expect 1 "data was 'digits,count=300', and now it is 'digits,count=300,seed=3'" \
         $run --data digits,count=300,seed=3 --epochs 4 --resume
+    expect 1 "metrics was not given, and now it is 'accuracy,f1'" $run --epochs 4 --resume --metrics accuracy,f1
+    expect 0 '' train --model mlp --data digits,count=100 --epochs 1 --out w.safetensors --quiet
+    expect 1 "weights was not given, and now it is 'w.safetensors'" $run --epochs 4 --resume --weights w.safetensors
+    expect 0 'the run in run has already ended: it has 3 epochs' $run --epochs 3 --resume
     expect 0 'the run continues with the same samples' $run --data digits,seed=0,count=300 --epochs 4 --resume
     # a file that has changed in place, and one that was moved
     printf 'x,y\n' >d.csv

@@ -20,6 +20,7 @@ static struct {
     const char *kept[MAX_SETTINGS]; /* what a resumed run uses instead of a new value; NULL: none */
     int count;
     int source, samples; /* the settings of --data and of the samples themselves */
+    bool has_trained;
 } s;
 
 static uint64_t hash_bytes(uint64_t hash, const void *from, size_t bytes) { /* FNV-1a */
@@ -95,10 +96,19 @@ static gd_status begin_run(gd_event *event, void *self) {
     return GD_OK;
 }
 
+static gd_status count_batch(gd_event *event, void *self) {
+    (void)event;
+    (void)self;
+    s.has_trained = true;
+    return GD_OK;
+}
+
+bool has_trained(void) { return s.has_trained; }
+
 gd_callback *settings_callback(void) {
     memcpy(s.saved, s.now, sizeof s.saved);
-    return gd_callback_from(&s, .fit_begin = begin_run, .state_bytes = sizeof s.saved,
-                            .name = "settings");
+    return gd_callback_from(&s, .fit_begin = begin_run, .batch_end = count_batch,
+                            .state_bytes = sizeof s.saved, .name = "settings");
 }
 
 /* The number of steps in the name of a checkpoint, "step-00000044.safetensors"; or -1. */

@@ -153,6 +153,8 @@ void add_kept_setting(const char *name, const char *value, const char *kept);
 void add_data_setting(const data *d);
 /* Keeps the settings in the checkpoints. */
 gd_callback *settings_callback(void);
+/* Whether the run with that callback has had a batch: a run that is resumed may have ended. */
+bool has_trained(void);
 /* Compares them with those of the newest checkpoint; an exit code. */
 int check_settings(const char *folder);
 

@@ -147,6 +147,8 @@ static void add_settings(const data *d, gd_loader *train, const char *model) {
     add_setting("--optimizer", o.optimizer);
     add_setting("--schedule", whole_schedule(train, text, sizeof text));
     add_setting("--loss", o.loss);
+    add_setting("--metrics", o.metrics);
+    add_setting("--weights", o.weights);
     add_setting_number("--clip", o.clip);
     add_setting("--precision", o.precision);
     add_setting("--eager", o.eager ? "given" : "");
@@ -294,6 +296,10 @@ static int train_net(gd_module *net, const data *d, model_info *a) {
     if (o.profile) gd_profiler_start();
     gd_history *h = fit_net(net, train, test);
     if (!h) return failed();
+    if (o.resume && !has_trained() && gd_history_rows(h) > 0)
+        note("--resume: the run in %s has already ended: it has %lld epochs; a greater --epochs "
+             "continues it",
+             o.checkpoints, (long long)gd_history_rows(h));
     if (o.profile) {
         gd_profiler_stop();
         if (gd_profiler_table(stderr) != GD_OK) return failed();
