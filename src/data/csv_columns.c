@@ -285,6 +285,30 @@ static int list_unknown(const gd_csv_table *like, const gd_csv_field *fields, in
     return unknown;
 }
 
+static int count_name(const gd_csv_field *fields, int count, const char *name) {
+    int n = 0;
+    for (int i = 0; i < count; i++) n += strcmp(fields[i].text, name) == 0;
+    return n;
+}
+
+/* Says which columns have a name more often than `like`; at[] are those that are used. */
+static void show_repeated(const char *path, const gd_csv_table *like, const gd_csv_field *fields,
+                          int count, const int *at) {
+    for (int i = 0; i < count; i++) {
+        const char *name = fields[i].text;
+        int known = 0;
+        bool used = false;
+        for (int k = 0; k < like->n_columns; k++) used |= at[k] == i;
+        if (used) continue;
+        for (int k = 0; k < like->n_fields; k++) known += strcmp(like->field_names[k], name) == 0;
+        if (known == 0 || count_name(fields, count, name) <= known) continue;
+        gd_notice(GD_LOG_WARNING,
+                  "%s: column %d (%.60s) is not used: the training table has only %d column%s of "
+                  "this name",
+                  path, i + 1, name, known, known > 1 ? "s" : "");
+    }
+}
+
 /* Finds the columns of `like` in the header of a file; at[i] is the field of column i, -1 for a
  * target that may be absent. */
 static gd_status match_names(const char *path, const gd_csv_options *o, const gd_csv_table *like,
@@ -310,6 +334,7 @@ static gd_status match_names(const char *path, const gd_csv_options *o, const gd
                   "%s: column%s %s %s not used: the training table does not have %s", path,
                   n_unknown > 1 ? "s" : "", unknown, n_unknown > 1 ? "are" : "is",
                   n_unknown > 1 ? "them" : "it");
+    show_repeated(path, like, fields, count, at);
     return GD_OK;
 }
 

@@ -149,6 +149,13 @@ static gd_status field_value(const table_reader *r, gd_csv_column *c, const gd_c
 
 static gd_status fail_missing(const table_reader *r, const gd_csv_column *c, const gd_csv_field *f,
                               bool target) {
+    /* a layout says what to do with them, not the options of the file */
+    if (r->options->target_is_optional)
+        return fail_at_field(r, c, f,
+                             target ? "is a missing value of the target; the training table was "
+                                      "read without missing=drop"
+                                    : "is a missing value; the training table was read without "
+                                      "missing=mean, zero or drop");
     if (target)
         return fail_at_field(r, c, f,
                              "is a missing value of the target; missing=drop leaves such rows out");

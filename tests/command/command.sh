@@ -183,6 +183,10 @@ tables)
     expect 1 "has no columns 'size', 'rooms'; it has sise, city (unknown: 'sise')" predict p.onnx wrong.csv
     printf 'size,city,rooms,floor\n1,Ulm,2,3\n' >more.csv
     expect 0 "more.csv: column 'floor' is not used" predict p.onnx more.csv
+    printf 'size,city,rooms,size\n1,Ulm,2,9\n' >twice.csv
+    expect 0 'twice.csv: column 4 (size) is not used' predict p.onnx twice.csv
+    printf 'size,city,rooms\n1,Ulm,\n' >missing.csv
+    expect 1 'is a missing value; the training table was read without missing=mean' predict p.onnx missing.csv
     printf 'size,city,rooms\n1,Rome,2\n' >new.csv
     expect 1 "line 2, column 2 (city): 'Rome' is a category that the training table does not have" predict p.onnx new.csv
     # part of the table: evaluated with the statistics of the training

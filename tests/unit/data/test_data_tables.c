@@ -1,6 +1,7 @@
 /* test_data_tables.c - datasets of CSV files and NumPy arrays. */
 #include <math.h>
 
+#include "capture.h"
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -307,6 +308,48 @@ CLEAN_TEST(missing_and_unknown_columns_of_another_file_are_named) {
                 "has 4 columns; the training table has 3, with the target");
     CHECK_FAILS(gd_dataset_csv(path, .layout = "{}"), "the layout is not complete");
     CHECK_FAILS(gd_dataset_csv(path, .layout = text, .like = path), "give one of them");
+}
+
+CLEAN_TEST(a_second_column_of_one_name_in_another_file_is_named) {
+    GD_SCOPE;
+    char text[1000];
+    const char *path = temp_write_text("t.csv", "age,city,y\n3,a,1\n4,b,2\n");
+    gd_dataset_layout(gd_dataset_csv(path, .target = "y"), text, sizeof text);
+    capture_log(GD_LOG_WARNING);
+    gd_dataset *d =
+        gd_dataset_csv(temp_write_text("r.csv", "city,age,age,y\na,3,9,1\n"), .layout = text);
+    end_log_capture();
+    CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 3, 1, 0);
+    CHECK_SAYING(captured.warnings == 1 &&
+                     strstr(captured.text, "r.csv: column 3 (age) is not used: the training table "
+                                           "has only 1 column of this name"),
+                 "%s", captured.text);
+    path = temp_write_text("t.csv", "x,x,y\n1,2,1\n3,4,0\n");
+    gd_dataset_layout(gd_dataset_csv(path, .target = "y"), text, sizeof text);
+    capture_log(GD_LOG_WARNING);
+    CHECK_FLOATS(gd_dataset_get(gd_dataset_csv(path, .layout = text), 1).at[0], 3, 4);
+    end_log_capture();
+    CHECK_SAYING(captured.warnings == 0, "%s", captured.text);
+}
+
+CLEAN_TEST(a_missing_value_of_another_file_is_that_of_its_training_table) {
+    GD_SCOPE;
+    char text[1000];
+    const char *path = temp_write_text("t.csv", "age,y\n3,1\n4,2\n"),
+               *rows = temp_write_text("r.csv", "age,y\n,1\n4,\n");
+    gd_dataset_layout(gd_dataset_csv(path, .target = "y"), text, sizeof text);
+    CHECK(!gd_dataset_csv(rows, .layout = text, .target = ""));
+    CHECK_SAYING(says("line 2, column 1 (age): '' is a missing value; the training table was read "
+                      "without missing=mean, zero or drop") &&
+                     !says("says what"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    rows = temp_write_text("r.csv", "age,y\n4,\n");
+    CHECK_FAILS(gd_dataset_csv(rows, .layout = text),
+                "a missing value of the target; the training");
+    gd_dataset_layout(gd_dataset_csv(path, .target = "y", .missing = GD_MEAN), text, sizeof text);
+    rows = temp_write_text("r.csv", "age\n?\n");
+    CHECK_FLOATS(gd_dataset_get(gd_dataset_csv(rows, .layout = text), 0).at[0], 3.5f);
 }
 
 CLEAN_TEST(wrong_csv_options_fail) {
