@@ -144,6 +144,20 @@ static gd_status check_weight_count(const gd_batches *b, const gd_batch_result *
                    gd_describe(output, text, sizeof text));
 }
 
+/* Targets that are numbers, such as those of mse, have no classes. Those of bce are 0 and 1. */
+static gd_status check_class_targets(const gd_batches *b, const gd_tensor *target,
+                                     const gd_tensor *each) {
+    char name[100], text[160];
+    if (!gd_is_float(target->dtype) || gd_tensor_numel(target) != gd_tensor_numel(each) ||
+        strncmp(b->training->loss_each->type, "bce", 3) == 0)
+        return GD_OK;
+    loss_name(b->training->loss_each, name, sizeof name);
+    return gd_fail(GD_E_ARGUMENT,
+                   "%s: class_weights need targets that are classes, and those of %s are numbers: "
+                   "%s",
+                   b->what, name, gd_describe(target, text, sizeof text));
+}
+
 /* Multiplies *w, if it exists, by the weights of the classes. */
 static gd_status apply_class_weights(gd_batches *b, const gd_tensor *each, gd_tensor *classes,
                                      gd_tensor **w) {
@@ -173,6 +187,7 @@ static gd_status element_weights(gd_batches *b, gd_batch_result *r, const gd_ten
     if (b->class_weights) {
         if (!target) return gd_fail(GD_E_ARGUMENT, "class_weights need a target");
         const int axis = class_axis(b->training->loss_each, each);
+        GD_TRY(check_class_targets(b, target, each));
         GD_TRY(check_weight_count(b, r, each, axis));
         GD_TRY(classes_of(target, each, axis, &classes));
         if (kept) classes = gd_mul(classes, gd_cast(kept, GD_I64));

@@ -100,6 +100,23 @@ CLEAN_TEST(class_weights_of_bce_are_two) {
     }
 }
 
+CLEAN_TEST(class_weights_of_a_loss_without_classes_are_refused) {
+    GD_SCOPE;
+    gd_tensor *x = gd_ones(gd_dims(4, 3)), *y = gd_full(gd_dims(4, 2), -1.5);
+    static const char *const losses[] = {"mse", "l1", "huber", "smooth_l1"};
+    for (int i = 0; i < 8; i++) {
+        gd_module *net = gd_nn_linear(3, 2);
+        gd_compile(net, .loss = losses[i / 2]);
+        CHECK(
+            !gd_fit(net, gd_list(x, y), .class_weights = gd_ones(gd_dims(2)), .jit = i % 2, QUIET));
+        CHECK_SAYING(says("gd_fit: class_weights need targets that are classes, and those of the "
+                          "loss") &&
+                         says(losses[i / 2]) && says("are numbers: f32[4,2]"),
+                     "%s", gd_error_message());
+        gd_clear_error();
+    }
+}
+
 /* --- steps without gradients ------------------------------------------------------------------ */
 
 static gd_tensor *forward_only(gd_module *net, gd_tensors batch, void *user) {
