@@ -1,6 +1,7 @@
 /* evaluate.c - loss and metrics without training: gd_evaluate, and the validation of gd_fit. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -104,6 +105,8 @@ gd_status gd_run_validate(gd_fit_run *r, bool *complete) {
     gd_saved_modes_restore(&modes);
     if (status == GD_OK && *complete) status = read_values(r);
     if (status == GD_OK && !*complete) status = rewind_loader(r->validation.loader);
+    if (status != GD_OK && !strstr(gd_latest_failure(), r->validation.what))
+        gd_error_prefix("%s: ", r->validation.what);
     return status;
 }
 

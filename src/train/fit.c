@@ -359,7 +359,8 @@ static gd_status begin_run(gd_fit_run *r, gd_fit_data data) {
     if (status == GD_OK)
         status = gd_batches_begin(&r->train, "gd_fit", r->net, r->training, train, true);
     if (status == GD_OK && validation)
-        status = gd_batches_begin(&r->validation, "gd_fit", r->net, r->training, validation, false);
+        status = gd_batches_begin(&r->validation, "gd_fit: validation", r->net, r->training,
+                                  validation, false);
     gd_release(train);
     gd_release(validation);
     GD_TRY(status);

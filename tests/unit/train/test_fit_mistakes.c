@@ -117,6 +117,42 @@ CLEAN_TEST(class_weights_of_a_loss_without_classes_are_refused) {
     }
 }
 
+/* --- validation ------------------------------------------------------------------------------- */
+
+static int64_t four(void *self) {
+    (void)self;
+    return 4;
+}
+static gd_tensors broken_sample(int64_t index, gd_random *random, void *self) {
+    (void)random;
+    (void)self;
+    gd_tensor *x = gd_ones(gd_dims(index == 2 ? 3 : FEATURES));
+    return gd_listed(gd_add(x, gd_ones(gd_dims(FEATURES))), gd_scalar_int(index % CLASSES));
+}
+
+CLEAN_TEST(a_failure_in_validation_says_that_it_is_one) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    const int64_t n = gd_tensor_dim(y, 0);
+    gd_dataset *broken = gd_dataset_from(NULL, .count = four, .get = broken_sample);
+    for (int i = 0; i < 6; i++) {
+        gd_module *net = make_net();
+        gd_compile(net, .loss = "cross_entropy", .metrics = "accuracy");
+        const int kind = i / 2;
+        gd_history *h =
+            kind == 0   ? gd_fit(net, gd_list(x, y), .jit = i % 2, QUIET,
+                                 .validation_tensors = gd_list(gd_ones(gd_dims(n, 99)), y))
+            : kind == 1 ? gd_fit(net, gd_list(x, y), .jit = i % 2, QUIET,
+                                 .validation_tensors = gd_list(x, gd_full_like(y, CLASSES)))
+                        : gd_fit(net, gd_list(x, y), .jit = i % 2, QUIET, .validation = broken);
+        CHECK_SAYING(!h && says("gd_fit: validation: "), "%s", gd_error_message());
+        const char *twice = strstr(gd_error_message(), "gd_fit");
+        CHECK_SAYING(twice && !strstr(twice + 1, "gd_fit"), "%s", gd_error_message());
+        gd_clear_error();
+    }
+}
+
 /* --- steps without gradients ------------------------------------------------------------------ */
 
 static gd_tensor *forward_only(gd_module *net, gd_tensors batch, void *user) {
