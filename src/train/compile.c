@@ -333,10 +333,9 @@ static gd_status make_optimizer(gd_training *t, gd_module *net) {
     if (parameters.count > 0 && parameters.at[0] && parameters.at[0]->kind == GD_FAILED)
         return gd_failure();
     if (parameters.count == 0)
-        return gd_fail(
-            GD_E_ARGUMENT,
-            "the net has no parameters to train; .optimizer = NULL is for nets that a .step "
-            "trains by itself");
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: the net has no parameters to train; .optimizer = "
+                                      "NULL is for nets that a .step "
+                                      "trains by itself");
     t->optimizer = gd_retain(
         gd_optimizer_make_of(NULL, t->optimizer_recipe.factory, net, t->optimizer_recipe.options));
     return t->optimizer ? GD_OK : gd_failure();

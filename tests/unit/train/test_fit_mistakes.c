@@ -153,6 +153,14 @@ CLEAN_TEST(a_failure_in_validation_says_that_it_is_one) {
     }
 }
 
+CLEAN_TEST(a_net_without_parameters_is_refused_by_the_run) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_relu();
+    gd_compile(net, .loss = "mse");
+    CHECK(!gd_fit(net, gd_list(gd_ones(gd_dims(4, 2)), gd_ones(gd_dims(4, 2))), QUIET));
+    CHECK_SAYING(says("gd_fit: the net has no parameters to train"), "%s", gd_error_message());
+}
+
 /* --- steps without gradients ------------------------------------------------------------------ */
 
 static gd_tensor *forward_only(gd_module *net, gd_tensors batch, void *user) {
