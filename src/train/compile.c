@@ -350,12 +350,22 @@ static int64_t set_open_steps(gd_recipe *recipe, int64_t steps) {
     return *own;
 }
 
+static void show_long_warmup(const gd_recipe *recipe, int64_t steps) {
+    const int64_t *warmup = gd_factory_option(recipe->factory, recipe->options, "warmup", NULL);
+    if (warmup && *warmup >= steps)
+        gd_notice(GD_LOG_WARNING,
+                  "gd_fit: the warm-up of the schedule %s has %lld steps, and the run %lld: the "
+                  "learning rate only rises",
+                  recipe->factory->record.name, (long long)*warmup, (long long)steps);
+}
+
 static gd_status make_schedule(gd_training *t, int64_t steps) {
     const gd_recipe *r = &t->schedule_recipe;
     const int64_t last = t->schedule_is_open ? set_open_steps(&t->schedule_recipe, steps) : 0;
     t->schedule = gd_retain(gd_schedule_make(NULL, r->factory, t->optimizer, r->options));
     if (t->schedule) {
         gd_schedule_stay(t->schedule, last);
+        if (t->schedule_is_open) show_long_warmup(r, steps);
         return GD_OK;
     }
     const gd_status status = gd_failure();

@@ -62,6 +62,25 @@ CLEAN_TEST(a_run_that_is_too_short_for_its_schedule_says_its_length) {
     CHECK(gd_compile(net, .schedule = "one_cycle rise=2", .loss = "mse") != GD_OK && says("rise"));
 }
 
+CLEAN_TEST(a_warmup_longer_than_the_run_is_said) {
+    for (int warmup = 9; warmup <= 20; warmup += 11) {
+        GD_SCOPE;
+        gd_module *net = gd_nn_linear(3, 1);
+        char schedule[40];
+        snprintf(schedule, sizeof schedule, "cosine warmup=%d", warmup);
+        gd_compile(net, .optimizer = "sgd lr=0.1", .schedule = schedule, .loss = "mse");
+        capture_log(GD_LOG_WARNING);
+        fit_line(net, 2); /* 10 steps */
+        end_log_capture();
+        CHECK_SAYING(warmup == 9 ? captured.warnings == 0
+                                 : captured.warnings == 1 &&
+                                       strstr(captured.text,
+                                              "gd_fit: the warm-up of the schedule cosine has "
+                                              "20 steps, and the run 10"),
+                     "%s", captured.text);
+    }
+}
+
 CLEAN_TEST(a_second_run_stays_at_the_last_rate_and_says_so) {
     static const char *const schedules[] = {"cosine", "cosine min_lr=0.01 warmup=3", "polynomial",
                                             "one_cycle"};
