@@ -28,6 +28,15 @@ static void indexed_name(const char *names, int64_t index, char *text, size_t si
     else snprintf(text, size, "%.*s_%lld", length, last, (long long)index);
 }
 
+static int64_t count_names(const char *names) {
+    int64_t count = 0;
+    for (const char *at = names + strspn(names, " "); *at; at += strspn(at, " ")) {
+        count++;
+        at += strcspn(at, " ");
+    }
+    return count;
+}
+
 typedef struct module_save {
     const char *path;
     gd_module *net;
@@ -64,6 +73,13 @@ static gd_status trace_outputs(const module_save *s, gd_tensor *const *inputs,
     char name[200];
     gd_tensors results = gd_module_call(s->net, (gd_tensors){inputs, s->examples.count});
     if (results.count < 1 || gd_failed()) return gd_failure();
+    const int64_t names = count_names(s->options->outputs);
+    if (names > results.count)
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_onnx_save_module: .outputs = \"%s\" has %lld names, and the net "
+                       "returns %lld tensor%s",
+                       s->options->outputs, (long long)names, (long long)results.count,
+                       results.count > 1 ? "s" : "");
     gd_tensor **named = gd_list_new(results.count);
     if (!named) return GD_E_MEMORY;
     for (int64_t i = 0; i < results.count; i++) {
@@ -118,6 +134,13 @@ static gd_status check_arguments(const module_save *s) {
                         : !s->options->outputs || !*s->options->outputs ? "outputs have no name"
                                                                         : NULL;
     if (wrong) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save_module: %s", wrong);
+    const int64_t names = count_names(s->options->inputs), count = s->examples.count;
+    if (names > count)
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_onnx_save_module: .inputs = \"%s\" has %lld names, and there %s %lld "
+                       "example%s",
+                       s->options->inputs, (long long)names, count > 1 ? "are" : "is",
+                       (long long)count, count > 1 ? "s" : "");
     for (int64_t i = 0; i < s->examples.count; i++)
         if (!s->examples.at[i])
             return gd_fail(GD_E_ARGUMENT, "gd_onnx_save_module: example %lld is NULL",

@@ -291,6 +291,27 @@ CLEAN_TEST(a_recurrent_net_with_lengths_is_saved_for_any_batch) {
                  gd_failed() ? gd_error_message() : "other results");
 }
 
+CLEAN_TEST(more_names_than_inputs_or_outputs_are_refused) {
+    GD_SCOPE;
+    const char *path = temp_path("names.onnx");
+    gd_module *net = gd_nn_linear(3, 4);
+    gd_tensor *x = gd_ones(gd_dims(2, 3));
+    CHECK(gd_onnx_save_module(path, net, gd_list(x), .inputs = "x lengths") == GD_E_ARGUMENT);
+    CHECK_SAYING(says("gd_onnx_save_module: .inputs = \"x lengths\" has 2 names, and there is 1 "
+                      "example"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    for (int any = 0; any < 2; any++) {
+        CHECK(gd_onnx_save_module(path, net, gd_list(x), .outputs = " scores classes  best",
+                                  .any_batch = any) == GD_E_ARGUMENT);
+        CHECK_SAYING(says("gd_onnx_save_module: .outputs = \" scores classes  best\" has 3 names, "
+                          "and the net returns 1 tensor"),
+                     "%s", gd_error_message());
+        gd_clear_error();
+    }
+    CHECK(gd_onnx_save_module(path, net, gd_list(x), .inputs = " x ", .outputs = "y ") == GD_OK);
+}
+
 CLEAN_TEST(failures_name_the_missing_part) {
     GD_SCOPE;
     CHECK(gd_onnx_module("/no/such/file") == NULL && gd_error_status() == GD_E_IO);
