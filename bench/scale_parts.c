@@ -201,6 +201,28 @@ static void run_groups(int n) {
     PART("step of an optimizer with groups", gd_optimizer_step(optimizer));
 }
 
+/* An optimizer that finds the parameters of a module by itself, also those that are built later. */
+static void run_optimizer_of(int n) {
+    gd_module *net = make_chain(n), *open = gd_nn_sequential();
+    gd_tensor *x = gd_ones(gd_dims(BATCH, WIDTH)), *y = gd_zeros(gd_dims(BATCH, WIDTH));
+    training t = {net, NULL};
+    PART("new optimizer of a module", t.optimizer = gd_optim_adam_of(net));
+    PART("eager step of an optimizer of a module, first", train_step(gd_list(x, y), &t));
+    PART("eager step of an optimizer of a module", train_step(gd_list(x, y), &t));
+    gd_jit *jit = gd_jit_new(train_step, &t);
+    PART("jit step of an optimizer of a module, first", call(jit, x, y));
+    PART("jit step of an optimizer of a module", call(jit, x, y));
+    for (int i = 0; i < n; i++) gd_module_append(open, gd_nn_linear(GD_ANY, WIDTH));
+    t = (training){open, gd_optim_adam_of(open)};
+    PART("step that builds the net, then the optimizer", train_step(gd_list(x, y), &t));
+    const char *path = file_path("safetensors");
+    PART("save an optimizer of a module",
+         gd_save_state(path, gd_part("net", open), gd_part("adam", t.optimizer)));
+    PART("load an optimizer of a module",
+         gd_load_state(path, gd_part("net", open), gd_part("adam", t.optimizer)));
+    unlink(path);
+}
+
 static void run_fit(int n) {
     gd_module *net = make_chain(n);
     gd_tensor *x = gd_ones(gd_dims(2 * BATCH, WIDTH)), *y = gd_zeros(gd_dims(2 * BATCH, WIDTH));
@@ -238,6 +260,28 @@ static void run_transformer(int n) {
     gd_jit *jit = gd_jit_new(train_step, &t);
     PART("jit of a transformer, first", call(jit, x, y));
     PART("jit of a transformer", call(jit, x, y));
+}
+
+/* --- lists of tensors ------------------------------------------------------------------------- */
+
+static gd_tensors join(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_cat(in));
+}
+
+static void run_cat(int n) {
+    gd_tensor **leaves = malloc((size_t)n * sizeof *leaves), *y;
+    for (int i = 0; i < n; i++) leaves[i] = gd_requires_grad(gd_ones(gd_dims(1, WIDTH)));
+    const gd_tensors list = {leaves, n};
+    PART("cat", y = gd_cat(list));
+    PART("gradients of a cat", gd_backward(gd_sum(y)));
+    PART("stack", gd_stack(list));
+    PART("unbind", gd_unbind(y));
+    gd_jit *jit = gd_jit_new(join, NULL);
+    GD_NO_GRAD;
+    PART("jit of a cat, first", gd_jit_call(jit, list));
+    PART("jit of a cat", gd_jit_call(jit, list));
+    free(leaves);
 }
 
 /* --- sessions --------------------------------------------------------------------------------- */
@@ -315,7 +359,9 @@ const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"tape", run_tape, 250},
                                         {"passes", run_backward_passes, 60},
                                         {"groups", run_groups, 250},
+                                        {"optimizer of a module", run_optimizer_of, 250},
                                         {"fit", run_fit, 125},
+                                        {"cat", run_cat, 500},
                                         {"convolutions", run_convolutions, 60},
                                         {"transformer", run_transformer, 20},
                                         {"session", run_session, 500},

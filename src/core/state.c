@@ -29,7 +29,7 @@ static void state_destroy(gd_object *object) {
     gd_name_map_free(&s->by_name);
     gd_name_map_free(&s->values_by_name);
     gd_name_map_free(&s->by_local);
-    gd_map_free(&s->by_storage);
+    gd_map_free(&s->by_place);
     gd_object_free(object);
     gd_object_count(-1);
 }
@@ -65,6 +65,11 @@ gd_status gd_state_new(gd_state **out) {
 
 /* --- tensors ---------------------------------------------------------------------------------- */
 
+const void *gd_state_place(const gd_tensor *t) {
+    const uintptr_t place = (uintptr_t)t->offset * (uintptr_t)0x9E3779B97F4A7C15u;
+    return (const void *)(((uintptr_t)t->storage + (place << 4)) | 1);
+}
+
 bool gd_state_same(const gd_tensor *a, const gd_tensor *b) {
     if (a == b) return true;
     if (a->storage != b->storage || a->offset != b->offset || a->dtype != b->dtype ||
@@ -79,7 +84,7 @@ bool gd_state_same(const gd_tensor *a, const gd_tensor *b) {
 /* The number of the first entry with the same tensor, or -1. */
 static int find_same_tensor(const gd_state *s, const gd_tensor *t) {
     int found = -1;
-    for (int i = gd_map_find(&s->by_storage, t->storage); i >= 0; i = s->tensors[i].same_storage)
+    for (int i = gd_map_find(&s->by_place, gd_state_place(t)); i >= 0; i = s->tensors[i].same_place)
         if (gd_state_same(s->tensors[i].tensor, t)) found = i;
     return found;
 }
@@ -108,9 +113,9 @@ static gd_status add_tensor(gd_state *s, char *name, gd_tensor *t) {
                                       .part = s->path.part < length ? s->path.part : length,
                                       .tensor = t,
                                       .tied = same,
-                                      .same_storage = gd_map_find(&s->by_storage, t->storage)};
+                                      .same_place = gd_map_find(&s->by_place, gd_state_place(t))};
     if (!gd_set_entry_number(&s->by_name, name, i)) return gd_no_memory(NULL, "for a state");
-    if (!gd_map_put(&s->by_storage, t->storage, i) || !add_local_name(s, i)) {
+    if (!gd_map_put(&s->by_place, gd_state_place(t), i) || !add_local_name(s, i)) {
         gd_name_map_remove(&s->by_name, name); /* the other maps are not used after a failure */
         return gd_no_memory(NULL, "for a state");
     }

@@ -106,7 +106,7 @@ typedef struct gd_state_tensor {
     size_t part;       /* length of the part's prefix in the name, including the dot */
     gd_tensor *tensor; /* with a reference */
     int tied;          /* the first entry with the same tensor; -1: none */
-    int same_storage;  /* the previous entry with the same storage; -1: none */
+    int same_place;    /* the previous entry at the same place of a storage; -1: none */
     bool ambiguous;    /* another part has the same name without the prefix */
 } gd_state_tensor;
 
@@ -134,8 +134,8 @@ struct gd_state {
     gd_state_value_entry *values;
     int n_values, values_room;
     gd_name_map by_name, values_by_name,
-        by_local;      /* entry numbers, from 1; by_local: without part */
-    gd_map by_storage; /* the latest entry of each storage */
+        by_local;    /* entry numbers, from 1; by_local: without part */
+    gd_map by_place; /* the latest entry of each place (gd_state_place) */
     gd_state_path path;
     const gd_state *naming; /* the names of all parts, for gd_state_name_for; NULL: this state */
 };

@@ -80,7 +80,7 @@ static bool same_target(const gd_request *a, const gd_request *b) {
 
 /* Adds a request and takes ownership of its name; frees the request after a failure. */
 static gd_status add_request(gd_loading *in, gd_request w) {
-    const void *target = w.tensor ? (const void *)w.tensor->storage : w.to;
+    const void *target = w.tensor ? gd_state_place(w.tensor) : w.to;
     const int there = w.name ? gd_entry_number(&in->requested, w.name) : -1;
     gd_status status = GD_OK;
     if (!w.name) status = gd_no_memory(NULL, "for a state");

@@ -47,7 +47,8 @@ struct gd_loading {
     gd_state *naming;
     gd_name_map tensors, values; /* of the source: numbers from 1 */
     gd_name_map requested;       /* names of requests: numbers from 1 */
-    gd_map by_target;            /* the latest request of a storage, or of the address of a value */
+    gd_map
+        by_target; /* the latest request of a place (gd_state_place), or of the address of a value */
     gd_request *requests;
     int n_requests, requests_room;
     void *pieces; /* memory for conversions and uploads in pieces; NULL: there are none */

@@ -38,6 +38,10 @@ gd_status gd_state_collect_names(gd_state_parts parts, gd_state **out);
 /* The first entry of a tensor with the same elements, or NULL. */
 const gd_state_tensor *gd_state_entry_of(const gd_state *state, const gd_tensor *tensor);
 
+/* A key for maps: that of the same elements is the same. It is not the storage alone, because many
+ * tensors can be views of one, as the step counts of an optimizer. */
+const void *gd_state_place(const gd_tensor *t);
+
 /* Whether two tensors are the same elements of the same memory in the same order. */
 bool gd_state_same(const gd_tensor *a, const gd_tensor *b);
 

@@ -54,7 +54,7 @@ static bool is_of_loaded_part(const gd_loading *in, const char *name) {
 
 /* Whether the same tensor or value was found under another name. */
 static bool is_satisfied(const gd_loading *in, const gd_request *w) {
-    const void *target = w->tensor ? (const void *)w->tensor->storage : w->to;
+    const void *target = w->tensor ? gd_state_place(w->tensor) : w->to;
     for (int i = gd_map_find(&in->by_target, target); i >= 0; i = in->requests[i].same) {
         const gd_request *other = &in->requests[i];
         const bool same = w->tensor ? other->tensor && gd_state_same(other->tensor, w->tensor)
