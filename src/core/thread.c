@@ -14,6 +14,7 @@ GD_THREAD_LOCAL gd_thread *gd_thread_pointer;
 
 static pthread_key_t thread_key;
 static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
+static _Atomic bool has_thread_key;
 
 /* All live threads, and the counts of threads that have ended or have an emergency block. */
 static gd_thread *threads;
@@ -105,11 +106,19 @@ static void thread_end(void *arg) {
     free_thread_block(thread);
 }
 
-static void make_thread_key(void) { pthread_key_create(&thread_key, thread_end); }
+static void make_thread_key(void) {
+    atomic_store(&has_thread_key, pthread_key_create(&thread_key, thread_end) == 0);
+}
 
 /* The main thread ends by exit(), which runs no key destructors. */
 static void __attribute__((destructor)) at_exit(void) {
     if (gd_thread_pointer) thread_end(gd_thread_pointer);
+}
+
+/* A thread that outlives dlclose() must not call thread_end, which is unmapped. This is the last
+ * destructor, because others end the threads of the library. */
+static void __attribute__((destructor(101))) delete_thread_key(void) {
+    if (atomic_exchange(&has_thread_key, false)) pthread_key_delete(thread_key);
 }
 
 gd_thread *gd_thread_make(void) {
@@ -118,7 +127,7 @@ gd_thread *gd_thread_make(void) {
     if (!heap) thread = take_emergency_block();
     gd_thread_pointer = thread;
     pthread_once(&thread_key_once, make_thread_key);
-    pthread_setspecific(thread_key, thread);
+    if (atomic_load(&has_thread_key)) pthread_setspecific(thread_key, thread);
     if (!heap) return thread;
     pthread_mutex_lock(&lock);
     thread->next = threads;

@@ -23,7 +23,7 @@ static _Thread_local struct {
 
 static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
 static pthread_key_t scratch_key; /* its destructor frees the scratch memory of an exiting thread */
-static bool has_scratch_key;
+static _Atomic bool has_scratch_key, is_closed;
 
 void gd_gemm_free_scratch(void) {
     for (int i = 0; i < SCRATCH_KINDS; i++) {
@@ -39,13 +39,26 @@ static void free_scratch_at_thread_exit(void *unused) {
 }
 
 static void create_scratch_key(void) {
-    has_scratch_key = pthread_key_create(&scratch_key, free_scratch_at_thread_exit) == 0;
+    atomic_store(&has_scratch_key,
+                 pthread_key_create(&scratch_key, free_scratch_at_thread_exit) == 0);
+}
+
+/* A thread that outlives dlclose() must not call what is unmapped; its buffers are lost. This is
+ * among the last destructors, because others end the threads of the library. */
+static void __attribute__((destructor(101))) delete_scratch_key(void) {
+    atomic_store(&is_closed, true);
+    if (atomic_exchange(&has_scratch_key, false)) pthread_key_delete(scratch_key);
+}
+
+/* Whether the buffers of this thread are freed when it ends. */
+static bool is_freed_at_thread_exit(void) {
+    pthread_once(&scratch_once, create_scratch_key);
+    return atomic_load(&has_scratch_key) && pthread_setspecific(scratch_key, &scratch) == 0;
 }
 
 static void *thread_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
     if (scratch.bytes[kind] < bytes || gd_faults_armed()) {
-        pthread_once(&scratch_once, create_scratch_key);
-        if (!has_scratch_key || pthread_setspecific(scratch_key, &scratch) != 0) return NULL;
+        if (!is_freed_at_thread_exit() && !atomic_load(&is_closed)) return NULL;
         const size_t capacity = gd_gemm_scratch_capacity(bytes);
         gd_free(scratch.memory[kind]);
         scratch.memory[kind] = gd_aligned_alloc(SCRATCH_ALIGNMENT, capacity);
@@ -85,6 +98,7 @@ static void __attribute__((constructor)) set_reserve_hook(void) {
 }
 
 static void __attribute__((destructor)) free_reserve(void) {
+    gd_gemm_free_scratch(); /* of this thread */
     gd_free(atomic_exchange(&reserve, NULL));
 }
 
