@@ -75,9 +75,15 @@ typedef struct gd_module_options {
         type GD_DEFAULT_(nullptr); /* for summaries and messages: "two_layer"; NULL: "module" */
     void (*destroy)(void *self)
         GD_DEFAULT_(nullptr); /* frees other memory of the struct, not children */
+    /* Completes the struct of a clone; gd_module_clone needs it for a module with .destroy. `to` is
+     * a copy of the bytes of `from` in which the fields of GD_CHILD and the like have the cloned
+     * objects; `copy` is the clone, with all its parts. The function replaces what the copy must
+     * not share: memory, references. If it returns a failure (gd_raise), the clone fails, and
+     * .destroy is not called for `to`. */
+    gd_status (*clone)(gd_module *copy, void *to, const void *from) GD_DEFAULT_(nullptr);
 } GD_GIVEN_BY_NAME_ gd_module_options;
 #define GD_MODULE_OPTIONS_(...) \
-    GD_OPTIONS_(gd_module_options, (.type = NULL, .destroy = NULL), __VA_ARGS__)
+    GD_OPTIONS_(gd_module_options, (.type = NULL, .destroy = NULL, .clone = NULL), __VA_ARGS__)
 
 /* A module with a struct of `size` zero bytes. `forward` NULL: it is only a container. */
 #define gd_module_new(forward, size, ...) \
@@ -283,7 +289,8 @@ GD_API gd_status gd_module_to_at(const char *site, gd_module *module, const char
                                  gd_dtype dtype);
 
 /* A copy of the module with the same values. Shared children are shared in the copy, too. Hooks are
- * not copied. */
+ * not copied. The structs of user-defined modules are copied byte by byte; a struct that owns more
+ * has a .clone (gd_module_new). */
 #define gd_module_clone(...) gd_module_clone_at(GD_HERE, __VA_ARGS__)
 GD_API gd_module *gd_module_clone_at(const char *site, gd_module *module);
 

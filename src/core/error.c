@@ -119,6 +119,12 @@ gd_status gd_failure(void) {
                : gd_fail(GD_E_STATE, "the result of a call that failed earlier");
 }
 
+gd_status gd_returned(const char *what, gd_status status) {
+    if (gd_failed()) return gd_failure();
+    return status == GD_OK ? GD_OK
+                           : gd_fail(status, "%s returned %s", what, gd_status_name(status));
+}
+
 void gd_attempt_begin(gd_attempt *attempt) {
     gd_thread *thread = &gd_this_thread;
     attempt->before = thread->recorded;

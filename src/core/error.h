@@ -55,6 +55,10 @@ gd_status gd_report(const char *site, gd_status status);
  * becomes the latest one again, or else the latest one. Never GD_OK. */
 gd_status gd_failure(void);
 
+/* The outcome of a function of the program that returned `status`: the failure that it recorded, or
+ * else "WHAT returned GD_E_...", because it left no message. */
+gd_status gd_returned(const char *what, gd_status status);
+
 /* Calls whose failures are combined into one status: the rule of an op, a backward pass. Inside an
  * attempt the first failure of a public call is recorded as usual, and from then on ops do not run
  * but return error tensors. gd_attempt_end restores the failure that was recorded before, if any,

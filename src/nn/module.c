@@ -62,6 +62,7 @@ gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
         m->forward = forward;
         m->self_size = size;
         m->self = gd_calloc(1, size ? size : 1);
+        m->clone = options->clone;
         if (m->self) m->destroy = options->destroy;
     }
     const bool made = m && m->self;

@@ -50,6 +50,7 @@ struct gd_module {
     void *self;
     size_t self_size;
     void (*destroy)(void *self);
+    gd_status (*clone)(gd_module *copy, void *to, const void *from);
     /* a container: its forward function */
     gd_tensors (*contained)(gd_module *module, gd_tensors in);
     gd_net_row *rows; /* of a gd_nn_net */

@@ -203,12 +203,24 @@ static gd_status clone_tensor(tree_clone *c, const gd_tensor *t, gd_tensor **mad
     return record_clone(c, t, copy);
 }
 
+/* The function of the program that completes the struct of a copy. */
+static gd_status complete_struct(gd_module *copy, const gd_module *m) {
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_status status = gd_returned("its clone function", m->clone(copy, copy->self, m->self));
+    status = gd_attempt_end(&attempt, status);
+    if (status != GD_OK) gd_error_prefix("gd_module_clone: %s: ", m->type);
+    else copy->destroy = m->destroy;
+    return status;
+}
+
 static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **made) {
     if ((*made = find_clone(c, m))) return GD_OK;
     GD_TRY(gd_check_stack());
-    if (m->destroy)
+    if (m->destroy && !m->clone)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "gd_module_clone: %s has a destroy function, so its struct cannot be copied",
+                       "gd_module_clone: %s has a destroy function, so its struct cannot be copied "
+                       "without a clone function; give gd_module_new the option .clone",
                        m->type);
     gd_module *copy = gd_module_bare(m->type);
     if (!copy) return gd_failure();
@@ -217,6 +229,7 @@ static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **mad
     copy->op = m->op;
     copy->built = m->built;
     copy->forward = m->forward;
+    copy->clone = m->clone;
     copy->contained = m->contained;
     copy->training = m->training;
     copy->frozen = m->frozen;
@@ -238,7 +251,8 @@ static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **mad
         if (e->field >= 0) memcpy((char *)copy->self + e->field, &object, sizeof object);
     }
     *made = copy;
-    return gd_net_rows_copy(copy, m);
+    GD_TRY(gd_net_rows_copy(copy, m));
+    return m->clone && m->self ? complete_struct(copy, m) : GD_OK;
 }
 
 gd_module *gd_module_clone_at(const char *site, gd_module *m) {

@@ -126,8 +126,7 @@ static gd_status functions_on(gd_callback *c, gd_event *event) {
         [GD_ON_FIT_END] = f->call.fit_end,
     };
     const gd_status status = on[event->kind] ? on[event->kind](event, f->self) : GD_OK;
-    if (status == GD_OK || gd_failed()) return gd_failed() ? gd_failure() : GD_OK;
-    return gd_fail(status, "it returned %s", gd_status_name(status)); /* without a message */
+    return gd_returned("it", status);
 }
 
 /* Saves the bytes of the user's struct. */

@@ -163,6 +163,79 @@ TEST(a_clone_has_its_own_values_and_its_own_fields) {
     CHECK(!gd_failed());
 }
 
+/* A module whose struct owns memory. */
+typedef struct {
+    gd_module *fc;
+    float *factors; /* one for each feature, on the heap */
+} scaled;
+
+static int destroyed;
+
+static gd_tensors scaled_forward(gd_tensors in, void *self) {
+    scaled *m = self;
+    gd_tensor *y = gd_module_forward(m->fc, in.at[0]);
+    return gd_listed(gd_mul(y, gd_from_array(gd_dims(3), GD_F32, m->factors)));
+}
+
+static void scaled_destroy(void *self) {
+    destroyed++;
+    free(((scaled *)self)->factors);
+}
+
+static gd_status scaled_clone(gd_module *copy, void *to, const void *from) {
+    scaled *m = to;
+    const scaled *original = from;
+    CHECK(to == gd_module_self(copy) && m->factors == original->factors);
+    CHECK(m->fc && m->fc == gd_module_find(copy, "fc") && m->fc != original->fc);
+    if (original->factors[0] == 0) return GD_E_STATE;
+    if (!(m->factors = malloc(3 * sizeof *m->factors))) return GD_E_MEMORY;
+    memcpy(m->factors, original->factors, 3 * sizeof *m->factors);
+    return GD_OK;
+}
+
+static gd_module *scaled_new(float factor, bool clones) {
+    gd_module *net =
+        gd_module_new(scaled_forward, sizeof(scaled), .type = "scaled", .destroy = scaled_destroy,
+                      .clone = clones ? scaled_clone : NULL);
+    scaled *m = gd_module_self(net);
+    m->factors = malloc(3 * sizeof *m->factors);
+    for (int i = 0; i < 3; i++) m->factors[i] = factor;
+    GD_CHILD(net, m->fc, gd_nn_linear(4, 3));
+    return net;
+}
+
+CLEAN_TEST(a_clone_function_copies_what_a_struct_owns) {
+    destroyed = 0;
+    {
+        GD_SCOPE;
+        gd_module *net = gd_nn_sequential(scaled_new(2, true), gd_nn_relu());
+        gd_module *copy = gd_module_clone(net), *again = gd_module_clone(copy);
+        CHECK(copy && again && !gd_failed());
+        gd_tensor *x = gd_randn(gd_dims(5, 4)), *y = gd_module_forward(net, x);
+        CHECK(tensors_same_bits(y, gd_module_forward(copy, x)));
+        CHECK(tensors_same_bits(y, gd_module_forward(again, x)));
+        scaled *m = gd_module_self(gd_module_at(copy, 0));
+        m->factors[0] = m->factors[1] = m->factors[2] = 0;
+        CHECK(tensors_same_bits(y, gd_module_forward(net, x)));
+        CHECK(!tensors_same_bits(y, gd_module_forward(copy, x)));
+    }
+    CHECK(destroyed == 3);
+}
+
+CLEAN_TEST(a_failed_clone_function_fails_the_clone) {
+    destroyed = 0;
+    {
+        GD_SCOPE;
+        gd_module *net = gd_nn_sequential(gd_nn_relu(), scaled_new(0, true));
+        CHECK(!gd_module_clone(net));
+        CHECK_MESSAGE("gd_module_clone: scaled: its clone function returned GD_E_STATE",
+                      "test_module.c");
+        CHECK(!gd_module_clone(scaled_new(1, false)));
+        CHECK_MESSAGE("gd_module_clone: scaled has a destroy function", ".clone");
+    }
+    CHECK(destroyed == 2); /* not for the copies that were never complete */
+}
+
 TEST(replacing_a_child_retraces_plans) {
     GD_SCOPE;
     gd_module *net = two_layer_new(4, 8, 3);
