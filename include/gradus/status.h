@@ -75,6 +75,21 @@ GD_API gd_status gd_error_status(void);
  * the thread's next gradus call. */
 GD_API const char *gd_error_message(void);
 
+/* Records a failure from code of the program that the library calls: a module's forward function, a
+ * kernel, a rule of an op, a dataset, a callback. The call that runs this code then fails with this
+ * message, to which it adds where it was: the path of the module, the op and its shapes, the number
+ * of the sample.
+ *
+ *     static gd_status epoch_end(gd_event *event, void *self) {
+ *         if (!upload(event->epoch)) return gd_raise(GD_E_IO, "the upload has failed");
+ *         ...
+ *
+ * Returns `status`; GD_OK counts as GD_E_STATE. A function without a status returns as after any
+ * failed call, with an empty list, NULL or 0. If a failure is recorded already, that one stays. */
+#define gd_raise(...) gd_raise_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_raise_at(const char *site, gd_status status, const char *format, ...)
+    GD_PRINTF(3, 4);
+
 /* Clears the recorded failure, so that calls that change state work again. */
 GD_API void gd_clear_error(void);
 

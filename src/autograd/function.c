@@ -69,9 +69,11 @@ gd_status gd_function_forward(const gd_function *f, void (*half)(gd_context *), 
     gd_context context = {
         .n_in = (int)x.count, .n_out = n_out, .x = x.at, .y = y, .user = user, .state = state};
     GD_NO_AUTOCAST; /* a run of a graph may call it under another setting */
+    const gd_status failed = gd_error_status(); /* before this call */
     int before = gd_no_grad_begin();
     half(&context);
     gd_grad_mode_end(&before);
+    if (gd_error_status() != failed) return gd_failure();
     GD_TRY(state->status);
     for (int i = 0; i < n_out; i++) {
         if (!y[i])

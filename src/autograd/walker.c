@@ -35,11 +35,13 @@ static gd_status accumulate_gradient(gd_tensor **sum, gd_tensor *g) {
 }
 
 gd_status gd_call_hooks(const gd_hook *hooks, int index, gd_tensor **grad) {
+    const gd_status before = gd_error_status();
     for (const gd_hook *h = hooks; h; h = h->next) {
         gd_tensor *other;
         if (h->index != index) continue;
         if ((*grad)->kind == GD_SYMBOL) GD_TRY(gd_traced_grads.hook(h, *grad, &other));
         else other = h->fn(*grad, h->user);
+        if (gd_error_status() != before) return gd_failure();
         if (!other) continue;
         if (other->kind == GD_FAILED) return gd_failure();
         gd_object_retain(&other->object);

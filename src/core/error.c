@@ -37,8 +37,27 @@ gd_status gd_fail(gd_status status, const char *format, ...) {
     va_end(args);
     memcpy(thread->latest_text, text, sizeof text);
     thread->latest = status;
-    thread->latest_placed = thread->latest_within = false;
+    thread->latest_placed = thread->latest_within = thread->raised = false;
     return status;
+}
+
+gd_status gd_raise_at(const char *site, gd_status status, const char *format, ...) {
+    char text[GD_MESSAGE_MAX];
+    va_list args;
+    va_start(args, format);
+    gd_vsnprintf(text, sizeof text, format ? format : "a function of the program has failed", args);
+    va_end(args);
+    gd_thread *thread = &gd_this_thread;
+    const bool first = thread->recorded == GD_OK;
+    status = gd_report(site, gd_fail(status == GD_OK ? GD_E_STATE : status, "%s", text));
+    thread->raised = first;
+    return status;
+}
+
+void gd_unrecord_raised(void) {
+    gd_thread *thread = &gd_this_thread;
+    if (thread->raised) thread->recorded = GD_OK;
+    thread->raised = false;
 }
 
 gd_status gd_no_memory(const char *place, const char *purpose) {
@@ -145,6 +164,7 @@ gd_status gd_attempt_end(gd_attempt *attempt, gd_status status) {
         snprintf(thread->recorded_text, GD_MESSAGE_MAX, "%s",
                  attempt->before_text ? attempt->before_text : gd_status_name(attempt->before));
     free(attempt->before_text);
+    thread->raised = false;
     thread->attempts--;
     return status;
 }
@@ -164,7 +184,7 @@ void gd_clear_error(void) {
     gd_thread *thread = &gd_this_thread;
     thread->recorded = thread->latest = GD_OK;
     thread->recorded_text[0] = thread->latest_text[0] = 0;
-    thread->latest_placed = false;
+    thread->latest_placed = thread->raised = false;
 }
 
 /* --- log -------------------------------------------------------------------------------------- */

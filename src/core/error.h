@@ -59,6 +59,10 @@ gd_status gd_failure(void);
  * else "WHAT returned GD_E_...", because it left no message. */
 gd_status gd_returned(const char *what, gd_status status);
 
+/* Before the latest failure gets a prefix and is recorded: if gd_raise has recorded it without that
+ * prefix, it no longer counts as recorded. */
+void gd_unrecord_raised(void);
+
 /* Calls whose failures are combined into one status: the rule of an op, a backward pass. Inside an
  * attempt the first failure of a public call is recorded as usual, and from then on ops do not run
  * but return error tensors. gd_attempt_end restores the failure that was recorded before, if any,

@@ -33,6 +33,7 @@ typedef struct gd_thread {
     gd_status latest, recorded;
     bool latest_placed, recorded_placed; /* the text ends with a source location */
     bool latest_within, recorded_within; /* the text begins with the path of a module */
+    bool raised;                         /* gd_raise has set the latest failure, and recorded it */
 
     /* scopes: the objects of all open scopes on one stack, and the start of each scope */
     gd_object **objects;

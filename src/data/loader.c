@@ -60,7 +60,9 @@ static gd_status check_options(const gd_dataset *dataset, const gd_loader_option
 
 static gd_status count_batches(gd_loader *l) {
     const gd_loader_options *o = &l->options;
+    const gd_status before = gd_error_status();
     l->positions = gd_order_count(&l->order);
+    if (gd_error_status() != before) return gd_failure();
     if (l->positions < 0)
         return gd_fail(GD_E_ARGUMENT, "the sampler's count is %lld", (long long)l->positions);
     if (l->positions > 0 && l->order.samples == 0)

@@ -166,8 +166,10 @@ static int64_t user_count(const gd_sampler *s, int64_t samples) {
 
 static gd_status user_at(const gd_order *o, int64_t first, int64_t count, int64_t *indices) {
     const user_sampler *f = o->sampler->self;
+    const gd_status before = gd_error_status();
     for (int64_t i = 0; i < count; i++) {
         indices[i] = f->call.at(first + i, o->seed, o->epoch, o->samples, f->self);
+        if (gd_error_status() != before) return gd_failure();
         if (indices[i] < 0 || indices[i] >= o->samples)
             return gd_fail(
                 GD_E_INDEX,

@@ -52,6 +52,7 @@ static void add_call_to_message(const gd_invocation *call) {
 }
 
 gd_status gd_call_fail(gd_invocation *call, gd_status status) {
+    gd_unrecord_raised(); /* by a rule or a kernel of the program */
     add_call_to_message(call);
     gd_error_record(status);
     if (call->is_list) {

@@ -56,6 +56,9 @@ static gd_module *make_net(void) { return gd_nn_linear(3, 2); }
 #define OBJECT(name, ...)      CALL(name, (__VA_ARGS__) == NULL)
 #define LIST(name, count, ...) CALL(name, failed_list(__VA_ARGS__, count))
 
+/* failures of the program */
+STATUS(gd_raise_at, gd_raise(GD_E_IO, "of the program"))
+
 /* datasets and transforms */
 LIST(gd_dataset_get_at, UNKNOWN, gd_dataset_get(NULL, 0))
 OBJECT(gd_dataset_from_at, gd_dataset_from(NULL))
@@ -298,6 +301,7 @@ typedef struct {
 
 static const row rows[] = {
     /* datasets and transforms */
+    FAILS(gd_raise_at),
     FAILS(gd_dataset_get_at),
     FAILS(gd_dataset_from_at),
     FAILS(gd_dataset_new_at),
