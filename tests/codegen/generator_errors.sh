@@ -4,8 +4,8 @@
 opgen=$1
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-mkdir -p "$folder/src/ops/family/cpu" "$folder/src/ops/family/abacus" "$folder/src/backend/cpu" \
-    "$folder/out/gradus" "$folder/out/ops/family/cpu" "$folder/out/ops/family/abacus"
+for kind in cpu cuda abacus; do mkdir -p "$folder/src/ops/family/$kind" "$folder/out/ops/family/$kind"; done
+mkdir -p "$folder/src/backend/cpu" "$folder/src/backend/cuda" "$folder/out/gradus"
 failures=0
 
 # expect LINE MESSAGE [NAME [MORE...]] - the text on stdin as ops/family/NAME.c (family) gives this error
@@ -112,6 +112,20 @@ expect_kernel 3 "there is no op 'h'" <<'END'
 /* kernels.c - a block for an op that does not exist. */
 /*kernel f.fast,
  *        h.fast  run run_OP
+ * Doc.
+ */
+END
+expect_kernel 4 "there is no op 'ff'" cuda/kernels <<'END'
+/* kernels.c - a misspelled op, on another device. */
+
+static gd_status run_fast(gd_kernel_call *k);
+/*kernel ff.fast  run run_fast
+ * Doc.
+ */
+END
+expect_kernel 2 "there is no op 'f2d'" <<'END'
+/* kernels.c - ops of a list that do not exist: f{1,2}d has no record. */
+/*kernel f.fast, g.fast, f{2,3}d.fast  run run_fast
  * Doc.
  */
 END
