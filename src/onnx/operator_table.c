@@ -153,7 +153,6 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "Selu", .load = gd_onnx_load_selu},
     {.name = "HardSigmoid", .load = gd_onnx_load_hard_sigmoid},
     {.name = "IsInf", .load = gd_onnx_load_isinf},
-    {.op = "check_range", .name = "Identity"}, /* with its options; without them it is contiguous */
 
     /* products */
     {.op = "linear", .attributes = "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", .when = "x:rank=2", .load = gd_onnx_load_gemm},

@@ -17,6 +17,7 @@
  *   but int = none      one more integer that is accepted
  *   what string = none  what the elements are
  *   saves nothing
+ *   onnx Identity  when saving
  */
 static gd_status check_range_infer(gd_infer *i) {
     const gd_check_range_options *o = i->attrs;
