@@ -6,6 +6,8 @@
  *     src/ops/FAMILY/            families, which use each other without cycles
  *     src/backend/KIND/          what is for one kind of device, and only used there
  *     src/ops/FAMILY/KIND/
+ *
+ * and the names and contents of files that the build finds by their folder.
  */
 #include "sources.h"
 
@@ -314,6 +316,108 @@ TEST(no_file_names_a_function_or_variable_of_a_later_folder) {
                          place_text(sources[i].place, a), place_text(d->source->place, b));
         }
     }
+}
+
+/* --- blocks of records and kernels ------------------------------------------------------------ */
+
+static bool has_block(const char *text) {
+    return strstr(text, "\n/*kernel ") || strstr(text, "\n/*op ");
+}
+
+/* The generator writes the included file for each source that it reads. A block elsewhere would be
+ * lost without a word: in a header, in device code, in a file for several instruction sets. */
+TEST(a_file_with_blocks_includes_what_the_generator_writes_for_it) {
+    int with_blocks = 0;
+    read_sources();
+    for (int i = 0; i < n_sources; i++) {
+        char include[300];
+        const char *path = sources[i].path;
+        if (!has_block(sources[i].text)) continue;
+        snprintf(include, sizeof include, "\n#include \"%.*s.gen.h\"\n", (int)strcspn(path, "."),
+                 path);
+        CHECK_SAYING(strstr(sources[i].text, include) &&
+                         has_ending(path, (const char *const[]){".c", NULL}) &&
+                         !has_ending(path, (const char *const[]){".isa.c", NULL}),
+                     "src/%s: the generator does not read its blocks, or it lacks%s", path,
+                     include);
+        with_blocks++;
+    }
+    CHECK(with_blocks > 80);
+}
+
+/* --- device code ------------------------------------------------------------------------------ */
+
+/* "FAMILY/FILE", the image of src/ops/FAMILY/cuda/FILE.cu. */
+typedef struct image {
+    char name[160];
+    const char *file; /* in `name` */
+} image;
+static image images[256];
+static int n_images;
+
+static const char *file_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void find_images(void) {
+    static const char *const cu[] = {".cu", NULL};
+    for (int i = 0; i < n_sources && n_images < 256; i++) {
+        const source *s = &sources[i];
+        if (s->place.family < 0 || !has_ending(s->path, cu)) continue;
+        image *to = &images[n_images++];
+        const char *file = file_of(s->path);
+        snprintf(to->name, sizeof to->name, "%s/%.*s", families.at[s->place.family],
+                 (int)strcspn(file, "."), file);
+        to->file = strchr(to->name, '/') + 1;
+    }
+    CHECK(n_images > 15 && n_images < 256);
+}
+
+/* Whether X.c launches X.cu or X_PART.cu. */
+static bool is_launcher(const char *path, const image *of) {
+    const size_t family = strcspn(of->name, "/"), length = strcspn(file_of(path), ".");
+    return strncmp(path, "ops/", 4) == 0 && strncmp(path + 4, of->name, family + 1) == 0 &&
+           strcmp(file_of(path) + length, ".c") == 0 &&
+           strncmp(file_of(path), of->file, length) == 0 &&
+           (of->file[length] == 0 || of->file[length] == '_');
+}
+
+static void check_images_of(const source *s) {
+    const char *at = s->text;
+    int line = 1;
+    for (token t; (t = next_token(&at, &line)).kind != END;)
+        for (int k = 0; k < n_images; k++) {
+            const size_t length = strlen(images[k].name);
+            if (t.kind != STRING || t.length != length + 2 ||
+                memcmp(t.at + 1, images[k].name, length) != 0)
+                continue;
+            CHECK_SAYING(is_launcher(s->path, &images[k]),
+                         "src/%s:%d: launches kernels of %s.cu, which has another name", s->path,
+                         t.line, images[k].name);
+        }
+}
+
+TEST(device_code_has_the_name_of_the_file_that_launches_it) {
+    read_sources();
+    find_images();
+    for (int k = 0; k < n_images; k++) {
+        int i = 0;
+        while (i < n_sources && !is_launcher(sources[i].path, &images[k])) i++;
+        CHECK_SAYING(i < n_sources, "src/ops: no file launches %s.cu by its name", images[k].name);
+    }
+    for (int i = 0; i < n_sources; i++)
+        if (has_ending(sources[i].path, (const char *const[]){".c", NULL}))
+            check_images_of(&sources[i]);
+}
+
+/* --- the page --------------------------------------------------------------------------------- */
+
+TEST(the_map_of_the_tree_can_be_read_in_one_sitting) {
+    char *page = read_file(GRADUS_SOURCE "/ARCHITECTURE.md");
+    CHECK_SAYING(page && strlen(page) < 30000, "ARCHITECTURE.md has %zu bytes",
+                 page ? strlen(page) : 0);
+    free(page);
 }
 
 TEST_MAIN
