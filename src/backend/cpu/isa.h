@@ -51,4 +51,11 @@ const char *gd_isa_name(gd_isa isa);
 #define GD_ISA_IS       GD_ISA_BASE
 #endif
 
+/* In code that is compiled for f32 and for f64: name_f32_avx2. */
+#if defined(FOR_F32)
+#define GD_ISA_TYPED(name) GD_ISA_FN(name##_f32)
+#elif defined(FOR_F64)
+#define GD_ISA_TYPED(name) GD_ISA_FN(name##_f64)
+#endif
+
 #endif

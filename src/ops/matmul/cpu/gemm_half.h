@@ -1,7 +1,7 @@
 /* gemm_half.h - loads and stores elements of any dtype as vectors of `real`. f16 and bf16 are
  * widened to f32 when they are loaded and rounded to nearest even when they are stored.
  */
-#if !defined(GEMM_F64)
+#if !defined(FOR_F64)
 
 /* --- scalar conversions ----------------------------------------------------------------------- */
 
@@ -113,12 +113,12 @@ EACH_HALF(half_vec, bf16_of_vec, vec x, y.at[i] = bf16_of_float(x[i]))
 #undef EACH_HALF
 
 #endif
-#endif /* !GEMM_F64 */
+#endif /* !FOR_F64 */
 
 /* --- any dtype, any stride -------------------------------------------------------------------- */
 
 INLINE real read_one(const void *p, gd_dtype dtype, int64_t index) {
-#if !defined(GEMM_F64)
+#if !defined(FOR_F64)
     if (dtype == GD_F16) return float_of_f16(((const uint16_t *)p)[index]);
     if (dtype == GD_BF16) return float_of_bf16(((const uint16_t *)p)[index]);
 #endif
@@ -127,7 +127,7 @@ INLINE real read_one(const void *p, gd_dtype dtype, int64_t index) {
 }
 
 INLINE void write_one(void *p, gd_dtype dtype, int64_t index, real x) {
-#if !defined(GEMM_F64)
+#if !defined(FOR_F64)
     if (dtype == GD_F16) {
         ((uint16_t *)p)[index] = f16_of_float(x);
         return;
@@ -145,7 +145,7 @@ INLINE void write_one(void *p, gd_dtype dtype, int64_t index, real x) {
 INLINE vec read_vec(const void *p, gd_dtype dtype, int64_t stride, int64_t n) {
     if (stride == 1) {
         if (dtype == REAL_DTYPE) return load_first(p, n);
-#if !defined(GEMM_F64)
+#if !defined(FOR_F64)
         if (n >= VL) {
             half_vec h = load_half_vec(p);
             return dtype == GD_F16 ? vec_of_f16(h) : vec_of_bf16(h);
@@ -164,7 +164,7 @@ INLINE void write_vec(void *p, gd_dtype dtype, int64_t stride, vec x, int64_t n)
             store_first(p, x, n);
             return;
         }
-#if !defined(GEMM_F64)
+#if !defined(FOR_F64)
         if (n >= VL) {
             store_half_vec(p, dtype == GD_F16 ? f16_of_vec(x) : bf16_of_vec(x));
             return;

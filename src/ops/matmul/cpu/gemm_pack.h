@@ -92,7 +92,7 @@ INLINE vec load_lanes(const real *a, const real *b) {
         for (int j = 0; j < VL; j++) column[j] = ROW(j)[d]; \
         transposed[d] = load(column);                       \
     }
-#elif defined(GEMM_F64)
+#elif defined(FOR_F64)
 #define TRANSPOSE_ROWS(ROW, transposed)                                \
     {                                                                  \
         const vec even = LOAD_LANES(ROW, 0), odd = LOAD_LANES(ROW, 1); \

@@ -13,6 +13,7 @@
  * accumulate in a row-major buffer, and gemm_epilogue.h writes C from it. With one block of k, a
  * buffer of one panel is enough.
  */
+#include "core/tile.h"
 #include "ops/matmul/cpu/gemm_vector.h"
 #include "ops/matmul/cpu/gemm_half.h"
 #include "ops/matmul/cpu/gemm_pack.h"
@@ -248,8 +249,12 @@ static gd_status compute_block(const gd_gemm *g) {
     return GD_OK;
 }
 
+gd_status GD_ISA_TYPED(gd_gemm_block)(const gd_gemm *g) {
+    return is_thin(g) ? compute_thin_block(g) : compute_block(g);
+}
+
 /* Adds the partial products of split-K in order and writes C. */
-static void reduce_partials(const gd_gemm *g, real *partials, int64_t count, int64_t step) {
+void GD_ISA_TYPED(gd_gemm_sum)(const gd_gemm *g, real *partials, int64_t count, int64_t step) {
     const int64_t n = g->m * g->n;
     for (int64_t split = 1; split < count; split++)
         for (int64_t i = 0; i < n; i++) partials[i] += partials[split * step + i];

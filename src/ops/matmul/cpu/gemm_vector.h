@@ -1,6 +1,6 @@
 /* gemm_vector.h - vectors of `real` for the instruction set that is being compiled.
  *
- * `real` is float, or double if GEMM_F64 is defined. A `vec` has VL lanes. It is a GNU vector type,
+ * `real` is float, or double if FOR_F64 is defined. A `vec` has VL lanes. It is a GNU vector type,
  * so operators such as + * < work on it; other operations are functions in this file. One *.isa.c
  * file per dtype includes it, so everything is static.
  */
@@ -20,7 +20,7 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-#if defined(GEMM_F64)
+#if defined(FOR_F64)
 typedef double real;
 #define REAL_DTYPE GD_F64
 #define REAL_INT   int64_t
@@ -73,7 +73,7 @@ INLINE vec multiply_add(vec a, vec b, vec c);
 /* *sum = a * b + *sum. Inline assembly fixes the destination to the accumulator: compilers
  * otherwise insert register moves and spills into loops that use all registers. */
 INLINE void multiply_add_to(vec *sum, vec a, vec b) {
-#if defined(__AVX512F__) && defined(GEMM_F64)
+#if defined(__AVX512F__) && defined(FOR_F64)
     __asm__("vfmadd231pd %1, %2, %0" : "+v"(*sum) : "v"(a), "v"(b));
 #elif defined(__AVX512F__)
     __asm__("vfmadd231ps %1, %2, %0" : "+v"(*sum) : "v"(a), "v"(b));
@@ -89,7 +89,7 @@ INLINE vec relu(vec x) { return (vec)((ivec)x & ~(ivec)(x < (vec){0})); }
 
 #if defined(__AVX512F__)
 
-#if defined(GEMM_F64)
+#if defined(FOR_F64)
 typedef __mmask8 mask;
 #else
 typedef __mmask16 mask;

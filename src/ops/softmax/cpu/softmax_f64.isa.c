@@ -1,4 +1,3 @@
 /* softmax_f64.isa.c - softmax and its gradient in f64. */
 #define FOR_F64
-#include "core/tile.h"
 #include "ops/softmax/cpu/softmax_template.h"

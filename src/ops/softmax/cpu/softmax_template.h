@@ -5,6 +5,7 @@
  * row accumulate in f64.
  */
 #include "backend/cpu/simd_typed.h"
+#include "core/tile.h"
 #include "ops/softmax/cpu/softmax.h"
 
 enum { BLOCK = 4096 };
