@@ -3,6 +3,8 @@
  * A file named *.isa.c is compiled three times: for the baseline (x86-64: SSE2), for AVX2 with FMA
  * and F16C, and for AVX-512 (F, BW, DQ, VL); on other architectures once, as the baseline.
  * GD_ISA_FN(name) expands to a different symbol each time (name_base, name_avx2, name_avx512).
+ * A file named *.typed.isa.c is compiled for each of them twice, with FOR_F32 and with FOR_F64
+ * defined; GD_ISA_TYPED(name) expands to name_f32_base and so on.
  * isa.c queries the processor once; the environment variable GRADUS_ISA (base, avx2, avx512) can
  * select a lower set.
  *
@@ -51,7 +53,7 @@ const char *gd_isa_name(gd_isa isa);
 #define GD_ISA_IS       GD_ISA_BASE
 #endif
 
-/* In code that is compiled for f32 and for f64: name_f32_avx2. */
+/* In a *.typed.isa.c file: the set and the dtype. */
 #if defined(FOR_F32)
 #define GD_ISA_TYPED(name) GD_ISA_FN(name##_f32)
 #elif defined(FOR_F64)

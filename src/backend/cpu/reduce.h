@@ -1,5 +1,5 @@
 /* reduce.h - reductions on the CPU: the engine (reduce_engine.c) and its vectorized leaf functions,
- * one table for each accumulator dtype and instruction set (reduce_template.h).
+ * one table for each accumulator dtype and instruction set (reduce.typed.isa.c).
  *
  * A reduction is a tree. A leaf is a short run of elements (or a few rows, with one result per
  * column) that fits into L1, and has a state of one or two values; states are merged pairwise. The

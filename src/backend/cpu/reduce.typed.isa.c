@@ -1,5 +1,5 @@
-/* reduce_template.h - the vectorized leaf functions of reductions for one accumulator dtype (see
- * reduce.h and simd_typed.h).
+/* reduce.typed.isa.c - the vectorized leaf functions of reductions for one accumulator dtype (see
+ * reduce.h and simd_typed.h). reduce_i64.isa.c includes it for i64.
  *
  * FOLD_EACH lists the folds of one value: identity, map of an element, combination of two results.
  */

@@ -1,8 +1,8 @@
 /* simd_typed.h - macros for vector code that is written once for several dtypes.
  *
- * The including file defines one of FOR_F32, FOR_F64 and FOR_I64. For FOR_F32, TYPE is f32, E the
- * element, VEC the vector, MASK the integer vector with the same number of lanes, and V(add) the
- * function v_add_f32.
+ * The build defines FOR_F32 or FOR_F64 for a *.typed.isa.c file; a file for i64 defines FOR_I64. For
+ * FOR_F32, TYPE is f32, E the element, VEC the vector, MASK the integer vector with the same number of
+ * lanes, and V(add) the function v_add_f32.
  */
 #include "backend/cpu/isa.h"
 #include "backend/cpu/vmath.h"

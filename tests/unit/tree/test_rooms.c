@@ -318,33 +318,6 @@ TEST(no_file_names_a_function_or_variable_of_a_later_folder) {
     }
 }
 
-/* --- blocks of records and kernels ------------------------------------------------------------ */
-
-static bool has_block(const char *text) {
-    return strstr(text, "\n/*kernel ") || strstr(text, "\n/*op ");
-}
-
-/* The generator writes the included file for each source that it reads. A block elsewhere would be
- * lost without a word: in a header, in device code, in a file for several instruction sets. */
-TEST(a_file_with_blocks_includes_what_the_generator_writes_for_it) {
-    int with_blocks = 0;
-    read_sources();
-    for (int i = 0; i < n_sources; i++) {
-        char include[300];
-        const char *path = sources[i].path;
-        if (!has_block(sources[i].text)) continue;
-        snprintf(include, sizeof include, "\n#include \"%.*s.gen.h\"\n", (int)strcspn(path, "."),
-                 path);
-        CHECK_SAYING(strstr(sources[i].text, include) &&
-                         has_ending(path, (const char *const[]){".c", NULL}) &&
-                         !has_ending(path, (const char *const[]){".isa.c", NULL}),
-                     "src/%s: the generator does not read its blocks, or it lacks%s", path,
-                     include);
-        with_blocks++;
-    }
-    CHECK(with_blocks > 80);
-}
-
 /* --- device code ------------------------------------------------------------------------------ */
 
 /* "FAMILY/FILE", the image of src/ops/FAMILY/cuda/FILE.cu. */

@@ -1,4 +1,5 @@
-/* distance_template.h - blocks of cdist and of its gradient for one dtype (see distance.h, simd_typed.h).
+/* distance.typed.isa.c - blocks of cdist and of its gradient for one dtype (see distance.h and
+ * simd_typed.h).
  *
  * For distances, lanes are rows of b: a panel of b is transposed to (width, PANEL), and a tile of
  * TILE_H rows of a by PANEL distances accumulates in registers. For gradients, lanes are

@@ -2,7 +2,7 @@
  *
  * A product runs in three steps: choose whether to compute C or its transpose, partition the work
  * into tasks (blocks of C, groups of small products of a batch, or blocks of split-K), and compute
- * the tasks in parallel. gemm_template.h, compiled for each instruction set, computes a block.
+ * the tasks in parallel. gemm.typed.isa.c computes a block.
  *
  * The choice of the transpose and the split of k change the order of sums, so they depend on
  * shapes, strides and dtypes alone. The partition of rows and columns changes no bit.
@@ -35,7 +35,7 @@ static gd_gemm transposed_product(const gd_gemm *g) {
 }
 
 /* A rough cost model in nanoseconds: of one multiply-add, and of reading, copying or transposing
- * one element of a matrix into packed order (see gemm_template.h). Only the ratios matter. */
+ * one element of a matrix into packed order (see gemm.typed.isa.c). Only the ratios matter. */
 static const double MULTIPLY_NS = 0.016;
 static const double READ_A_NS = 0.02, PACK_A_NS = 0.3;
 static const double READ_B_NS = 0.06, COPY_B_NS = 0.1, TRANSPOSE_B_NS = 0.25;

@@ -7,7 +7,7 @@
  *
  *   gemm.c             chooses between C and its transpose, partitions the work, split-K
  *   gemm_scratch.c     each thread's scratch memory
- *   gemm_template.h    one block of C on one thread: packing and the loops around the micro-kernel
+ *   gemm.typed.isa.c   one block of C on one thread: packing and the loops around the micro-kernel
  *   gemm_microkernel.h the register-blocked inner loop
  *   gemm_pack.h        packs strips of A and panels of B
  *   gemm_epilogue.h    writes C where the micro-kernel cannot: other dtypes, other strides

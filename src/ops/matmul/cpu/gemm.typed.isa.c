@@ -1,4 +1,4 @@
-/* gemm_template.h - computes one block of a matrix product on one thread, for `real` and for the
+/* gemm.typed.isa.c - computes one block of a matrix product on one thread, for `real` and for the
  * instruction set that is being compiled (gemm_vector.h).
  *
  * This is the Goto/BLIS algorithm. The loops from the outside in: blocks of k (kc = TILE_K), panels

@@ -1,5 +1,5 @@
 /* gemm_block.h - the interface between gemm.c, which partitions a product into blocks of C, and
- * gemm_f32.isa.c and gemm_f64.isa.c, which compute one block on one thread.
+ * gemm.typed.isa.c, which computes one block on one thread.
  */
 #ifndef GRADUS_OPS_MATMUL_CPU_GEMM_BLOCK_H
 #define GRADUS_OPS_MATMUL_CPU_GEMM_BLOCK_H

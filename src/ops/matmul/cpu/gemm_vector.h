@@ -1,8 +1,8 @@
 /* gemm_vector.h - vectors of `real` for the instruction set that is being compiled.
  *
  * `real` is float, or double if FOR_F64 is defined. A `vec` has VL lanes. It is a GNU vector type,
- * so operators such as + * < work on it; other operations are functions in this file. One *.isa.c
- * file per dtype includes it, so everything is static.
+ * so operators such as + * < work on it; other operations are functions in this file.
+ * gemm.typed.isa.c includes it, so everything is static.
  */
 #include "ops/matmul/cpu/gemm_block.h"
 

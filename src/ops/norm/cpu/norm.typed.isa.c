@@ -1,4 +1,4 @@
-/* norm_template.h - the passes of normalizations for one dtype (see norm.h and simd_typed.h). */
+/* norm.typed.isa.c - the passes of normalizations for one dtype (see norm.h and simd_typed.h). */
 #include <stddef.h>
 
 #include "ops/norm/cpu/norm.h"

@@ -1,4 +1,4 @@
-/* recurrent_template.h - the cells of recurrent layers for one dtype (see recurrent.h). */
+/* recurrent.typed.isa.c - the cells of recurrent layers for one dtype (see recurrent.h). */
 #include "ops/recurrent/cpu/recurrent.h"
 #include "backend/cpu/simd_typed.h"
 #include "core/transpose.h"

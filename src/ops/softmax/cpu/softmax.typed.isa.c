@@ -1,4 +1,4 @@
-/* softmax_template.h - softmax for one dtype (see softmax.h and simd_typed.h).
+/* softmax.typed.isa.c - softmax for one dtype (see softmax.h and simd_typed.h).
  *
  * Along a row it makes three passes: the maximum; the sum of exponentials, which softmax also
  * stores; and the scaled result. Rows of usual length stay in cache. The sums of blocks of a long
