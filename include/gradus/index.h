@@ -10,6 +10,7 @@
  *
  *     gd_index_put(x, gd_places(i, j), v)                       x with v at [i, j]
  *     gd_index_put(x, gd_places(i, j), v, .accumulate = true)   x with v added there
+ *     gd_index_put_(x, gd_places(i, j), v)                      x[i, j] = v, in place
  *
  * Each argument after x (a "place", gd_place) applies to the next axis of x. Trailing axes may be
  * left out. Negative indices count from the end. An index out of range fails with GD_E_INDEX; the
@@ -156,6 +157,20 @@ typedef struct gd_index_put_options {
     GD_WITH_OPTIONS_(gd_index_put_at(GD_HERE, x, places, value, GD_INDEX_PUT_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensor *gd_index_put_at(const char *site, gd_tensor *x, gd_place_list places,
                                   gd_tensor *value, const gd_index_put_options *options);
+
+/* Writes `value`, broadcast to the shape of x[places] and cast to the dtype of x, into x and
+ * returns x. x may be a view: the tensor that it shares its memory with changes, too. `value` may
+ * share memory with x. An index out of range changes nothing (on a device that works
+ * asynchronously, as for all ops).
+ *
+ * Like other ops in place it is on the tape, so that gradients flow into `value` and into what x
+ * was before. Then x must not be a leaf that requires a gradient, nor share its memory. In a jit,
+ * writes to captured tensors take effect at the end of each run. */
+#define gd_index_put_(x, places, value, ...) \
+    GD_WITH_OPTIONS_(                        \
+        gd_index_put__at(GD_HERE, x, places, value, GD_INDEX_PUT_OPTIONS_(__VA_ARGS__)))
+GD_API gd_tensor *gd_index_put__at(const char *site, gd_tensor *x, gd_place_list places,
+                                   gd_tensor *value, const gd_index_put_options *options);
 
 #ifdef __cplusplus
 }

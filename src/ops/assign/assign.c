@@ -40,6 +40,12 @@ static gd_status assign_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
+/*op overwrite(x, value) -> y  elementwise inplace internal
+ * value. gd_overwrite_ writes it into x, and unlike gd_assign it works on symbols and intermediate
+ * results, whose handle then means the new value.
+ *   y = value
+ */
+
 /*op group(tensors*) -> done  nograd awaits
  * True. Fetching it from a graph computes all tensors in the list.
  */

@@ -337,7 +337,8 @@ static gd_status index_axes_put_reference(gd_kernel_call *k) {
     GD_TRY(gd_axes_layout_of(&o->axes, y->rank, &l));
     gd_axes_broadcast(&l, k->in + 2);
     GD_TRY(compute_places(&l, k->in + 2, y, &o->names, places));
-    memcpy(y->data, k->in[0].data, (size_t)gd_numel(y->rank, y->dims) * 8);
+    if (y->data != k->in[0].data) /* gd_index_put_ */
+        memcpy(y->data, k->in[0].data, (size_t)gd_numel(y->rank, y->dims) * 8);
     kept_strides(&l, src, src_strides);
     for (int d = 0; d < l.rank - l.n; d++) kept *= y->dims[l.kept[d]];
     for (int d = l.front; d < l.rank - l.n; d++) step *= y->dims[l.kept[d]];

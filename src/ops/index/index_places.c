@@ -2,7 +2,8 @@
  *
  * Numbers, ranges and new axes become views, one after the other. Then one call of index_axes
  * handles all tensors. gd_index_put does the same, writes the last view, and then writes each view
- * back into the tensor that it is a view of.
+ * back into the tensor that it is a view of. gd_index_put_ writes the last view, which shares its
+ * memory with x. For symbols, and where a gradient is needed, x becomes the result of gd_index_put.
  */
 #include "gradus/index.h"
 
@@ -12,6 +13,8 @@
 #include "core/tensor.h"
 #include "gradus/ops.h"
 #include "ops/index/index_axes.h"
+#include "dispatch/call.h"
+#include "dispatch/launch.h"
 #include "dispatch/op.h"
 
 enum { MAX_VIEWS = 4 * GD_MAX_RANK };
@@ -222,11 +225,19 @@ static bool part_shape(const index_walk *w, gd_shape *shape) {
     return true;
 }
 
+/* value in the dtype of x, and on its device if it is a scalar. */
+static gd_tensor *fit_value(const index_walk *w, gd_tensor *value) {
+    if (value->dtype != w->x->dtype) value = gd_cast_at(w->site, value, (gd_dtype)w->x->dtype);
+    if (value->kind == GD_VALUE && value->rank == 0 && value->device != w->x->device)
+        value = gd_to_device_at(w->site, value, w->x->device);
+    return value;
+}
+
 /* value broadcast to the shape of the part. If sizes are still unknown, gd_where broadcasts it
  * to the part that is there. */
 static gd_tensor *broadcast_value(const index_walk *w, gd_tensor *value) {
     gd_shape shape;
-    if (value->dtype != w->x->dtype) value = gd_cast_at(w->site, value, (gd_dtype)w->x->dtype);
+    value = fit_value(w, value);
     if (part_shape(w, &shape)) return gd_expand_at(w->site, value, shape);
     return gd_where_at(w->site, gd_scalar_of(1, GD_BOOL), value, read_part(w));
 }
@@ -266,4 +277,114 @@ gd_tensor *gd_index_put_at(const char *site, gd_tensor *x, gd_place_list places,
     else part = add ? gd_add_at(site, w.part, value) : value;
     for (int i = w.n_steps; i-- > 0;) part = write_back(&w, &w.steps[i], part);
     return part == value ? gd_clone_at(site, part) : part;
+}
+
+/* --- in place --------------------------------------------------------------------------------- */
+
+static gd_status check_written(const gd_tensor *x, gd_place_list places, const gd_tensor *value) {
+    int left;
+    if (!x || !value) return gd_fail(GD_E_ARGUMENT, "%s is NULL", x ? "value" : "x");
+    GD_TRY(check_places(x, places, &left));
+    for (int d = 0; d < x->rank && x->kind == GD_VALUE; d++)
+        if (x->strides[d] == 0 && x->dims[d] > 1)
+            return gd_fail(GD_E_ARGUMENT, "'x' is expanded: several of its elements share memory; "
+                                          "clone it first");
+    return GD_OK;
+}
+
+/* Whether the call is recorded, by a trace or by the tape. */
+static bool is_recorded(gd_tensor *x, gd_place_list places, gd_tensor *value) {
+    const gd_thread *thread = &gd_this_thread;
+    bool recorded = thread->tracer || x->kind != GD_VALUE || value->kind != GD_VALUE;
+    for (int i = 0; i < places.count; i++)
+        recorded |= places.at[i].kind == GD_PLACE_TENSOR && places.at[i].tensor->kind != GD_VALUE;
+    return recorded || (thread->no_grad == 0 && (x->requires_grad || value->requires_grad));
+}
+
+/* x becomes the result of gd_index_put. The views are those of a copy, because the tape and graphs
+ * refuse to write a tensor that has views. */
+static gd_tensor *become(const char *site, gd_tensor *x, gd_place_list places, gd_tensor *value,
+                         const gd_index_put_options *options) {
+    gd_tensor *copy = gd_clone_at(site, x);
+    gd_tensor *y = gd_overwrite__at(site, x, gd_index_put_at(site, copy, places, value, options));
+    return y->kind == GD_FAILED ? y : x;
+}
+
+/* Sets the view of a tensor that the kernel reads while it writes `part`. */
+static gd_status set_operand(gd_view *view, gd_tensor *t, const gd_tensor *part) {
+    if (t->storage == part->storage) t = gd_clone(t);
+    if (t->kind == GD_FAILED) return gd_failure();
+    gd_view_set(view, t);
+    return GD_OK;
+}
+
+/* Writes only the indexed elements, by the kernel of index_axes_put. */
+static gd_status write_elements(const index_walk *w, gd_tensor *value, bool add) {
+    gd_index_axes_put_options o = gd_index_axes_put_defaults();
+    gd_view views[GD_MAX_RANK + 3];
+    const int n = w->axes.rank + 2;
+    o.axes = w->axes;
+    o.names = w->names;
+    o.accumulate = add;
+    gd_view_set(&views[0], w->part);
+    gd_view_set(&views[n], w->part);
+    GD_TRY(set_operand(&views[1], value, w->part));
+    for (int k = 0; k < w->axes.rank; k++)
+        GD_TRY(set_operand(&views[k + 2], w->indices[k], w->part));
+    gd_kernel_call call;
+    gd_kernel_call_set(&call, &o, views, n, &views[n], 1);
+    call.site = w->site;
+    call.overwrites = true;
+    if (gd_numel(w->part->rank, w->part->dims) > 0)
+        GD_TRY(gd_run_kernel(gd_op_find("index_axes_put"), &call, w->part->device));
+    atomic_fetch_add(&w->part->storage->version, 1);
+    return GD_OK;
+}
+
+/* Whether write_elements can run: gd_index_axes_put reports what does not fit, and runs where the
+ * op has no kernel. */
+static bool can_write_elements(const index_walk *w, const gd_tensor *value) {
+    const gd_device *device = w->part->device;
+    gd_shape shape;
+    bool can = device == gd_cpu() && value->device == device && part_shape(w, &shape);
+    for (int k = 0; k < w->axes.rank; k++) can &= w->indices[k]->device == device;
+    return can;
+}
+
+/* Writes into the view of x that the places select. */
+static gd_tensor *write_part(const index_walk *w, gd_tensor *value, bool add) {
+    value = w->axes.rank > 0 ? broadcast_value(w, value) : fit_value(w, value);
+    if (value->kind == GD_FAILED) return value;
+    if (w->axes.rank > 0 && can_write_elements(w, value)) {
+        const gd_status status = write_elements(w, value, add);
+        return status == GD_OK ? w->x : fail_index_call("gd_index_put_", w->site, status);
+    }
+    if (w->axes.rank > 0) {
+        const gd_index_axes_put_options o = {.axes = w->axes, .accumulate = add, .names = w->names};
+        value = gd_index_axes_put_at(w->site, w->part, value, w->axes,
+                                     (gd_tensors){w->indices, w->axes.rank}, &o);
+    } else if (add) {
+        value = gd_add_at(w->site, w->part, value);
+    }
+    return gd_overwrite__at(w->site, w->part, value);
+}
+
+gd_tensor *gd_index_put__at(const char *site, gd_tensor *x, gd_place_list places, gd_tensor *value,
+                            const gd_index_put_options *options) {
+    options = options ? options : GD_INDEX_PUT_OPTIONS_();
+    index_walk w;
+    gd_tensor *failed = find_failed_input(x, places);
+    if (failed) return failed;
+    if (value && value->kind == GD_FAILED) return value;
+    GD_SCOPE;
+    gd_status status = check_written(x, places, value);
+    if (status == GD_OK && is_recorded(x, places, value))
+        return become(site, x, places, value, options);
+    if (status == GD_OK) status = walk_places(&w, site, x, places);
+    if (status != GD_OK) return fail_index_call("gd_index_put_", site, status);
+    /* a range with a negative step is no view */
+    if (w.part->kind == GD_VALUE && w.part->storage != x->storage)
+        return become(site, x, places, value, options);
+    gd_tensor *y = write_part(&w, value, options->accumulate);
+    return y->kind == GD_FAILED ? y : x;
 }

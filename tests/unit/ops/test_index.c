@@ -1,4 +1,9 @@
 /* test_index.c - gd_index and gd_index_put with integers, ranges, index tensors and masks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/test/device.h"
+#include "compare.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
@@ -135,6 +140,161 @@ TEST(gradients_of_two_orders_flow_through_index_and_index_put) {
                                   .second_order = true) == GD_OK,
                      "%s", gd_error_message());
     gd_clear_error();
+}
+
+/* A list of places for each form of an index. */
+typedef struct {
+    gd_place at[3];
+    int count;
+} form;
+static int make_forms(form *forms) {
+    const bool mask[24] = {[1] = true, [5] = true, [23] = true};
+    gd_tensor *i = INTS(1, 0, 1), *j = INTS(2, 0, 2), *none = ints(gd_dims(0), NULL);
+    const gd_place all = GD_ALL, rest = GD_ELLIPSIS, one = {GD_PLACE_AT, NULL, 1, 0, 1},
+                   last = {GD_PLACE_AT, NULL, -1, 0, 1};
+#define INDEX(t) ((gd_place){GD_PLACE_TENSOR, t, 0, 0, 1})
+    const form list[] = {
+        {{one}, 1},
+        {{one, last, one}, 3},
+        {{rest, last}, 2},
+        {{gd_range(0, 1), gd_range_by(GD_UNSET, GD_UNSET, -2)}, 2},
+        {{all, GD_NEWAXIS, one}, 3},
+        {{INDEX(i)}, 1},
+        {{INDEX(i), all, INDEX(j)}, 3},
+        {{all, INDEX(j), one}, 3},
+        {{INDEX(none)}, 1},
+        {{INDEX(bools(gd_dims(2, 3, 4), mask))}, 1},
+        {{one, INDEX(bools(gd_dims(3), mask))}, 2},
+        {{rest, INDEX(bools(gd_dims(4), mask))}, 2},
+    };
+    const int count = (int)(sizeof list / sizeof *list);
+    for (int k = 0; k < count; k++) forms[k] = list[k];
+    return count;
+}
+
+static void check_in_place(gd_tensor *x, const form *f, bool accumulate, const char *what) {
+    gd_place_list places = {f->at, f->count};
+    gd_tensor *part = gd_index_at(GD_HERE, x, places);
+    gd_tensor *values[] = {gd_scalar(7), gd_cast(gd_randint(gd_tensor_shape(part), 0, 9), GD_F32)};
+    for (int v = 0; v < 2; v++) {
+        gd_tensor *before = gd_clone(x);
+        gd_tensor *expected = gd_index_put(x, places, values[v], .accumulate = accumulate);
+        CHECK(gd_index_put_(x, places, values[v], .accumulate = accumulate) == x);
+        CHECK_SAYING(tensors_same_bits(x, expected), "%s: %s", what, gd_error_message());
+        gd_tensor *other =
+            gd_slice(gd_cat(gd_list(before, before), .axis = 2), .axis = 2, .stop = 4);
+        CHECK(gd_index_put_(other, places, values[v], .accumulate = accumulate) == other);
+        CHECK_SAYING(tensors_same_bits(other, expected), "%s, strided: %s", what,
+                     gd_error_message());
+    }
+}
+
+TEST(index_put_in_place_gives_what_index_put_gives) {
+    static const gd_dtype dtypes[] = {GD_F32, GD_F64, GD_F16, GD_BF16, GD_I64, GD_U8, GD_BOOL};
+    form forms[16];
+    GD_SCOPE;
+    const int count = make_forms(forms);
+    for (int d = 0; d < 7; d++)
+        for (int k = 0; k < count; k++)
+            for (int accumulate = 0; accumulate < 2; accumulate++) {
+                GD_SCOPE;
+                char what[64];
+                snprintf(what, sizeof what, "%s, form %d", gd_dtype_name(dtypes[d]), k);
+                check_in_place(numbered_tensor(dtypes[d]), &forms[k], accumulate, what);
+            }
+    CHECK(!gd_failed());
+}
+
+TEST(index_put_in_place_works_on_devices) {
+    form forms[16];
+    GD_SCOPE;
+    gd_device *device = gd_test_device();
+    const int count = make_forms(forms);
+    for (int k = 0; k < count; k++)
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            GD_SCOPE;
+            form there = forms[k];
+            for (int i = 0; i < there.count; i++)
+                if (there.at[i].tensor)
+                    there.at[i].tensor = gd_to_device(there.at[i].tensor, device);
+            gd_tensor *x = numbered_tensor(GD_F32), *y = gd_to_device(x, device);
+            const gd_place_list here = {forms[k].at, forms[k].count}, at = {there.at, there.count};
+            gd_index_put_(x, here, gd_scalar(7), .accumulate = accumulate);
+            CHECK(gd_index_put_(y, at, gd_scalar(7), .accumulate = accumulate) == y);
+            CHECK_SAYING(tensors_same_bits(x, gd_to_device(y, "cpu")), "form %d: %s", k,
+                         gd_error_message());
+        }
+    CHECK(!gd_failed());
+}
+
+TEST(index_put_in_place_writes_the_memory_of_views) {
+    GD_SCOPE;
+    gd_tensor *x = gd_zeros(gd_dims(3, 2));
+    CHECK(gd_index_put_(gd_index(x, 1), gd_places(0), gd_scalar(5)) != NULL);
+    CHECK_VALUES(x, gd_dims(3, 2), 0, 0, 5, 0, 0, 0);
+    gd_index_put_(gd_transpose(x, 0, 1), gd_places(INTS(1), INTS(2)), gd_scalar(7));
+    CHECK_VALUES(x, gd_dims(3, 2), 0, 0, 5, 0, 0, 7);
+    gd_index_put_(x, gd_places(gd_range(1, 3)), gd_index(x, gd_range(0, 2))); /* overlaps */
+    CHECK_VALUES(x, gd_dims(3, 2), 0, 0, 0, 0, 5, 0);
+    gd_tensor *n = INTS(2, 0, 1);
+    gd_index_put_(n, gd_places(n), n); /* the same tensor in all places: n[n] = n */
+    CHECK_VALUES(n, gd_dims(3), 0, 1, 2);
+    gd_index_put_(gd_expand(gd_zeros(gd_dims(1)), gd_dims(3)), gd_places(1), gd_scalar(1));
+    CHECK(gd_failed() && strstr(gd_error_message(), "expanded"));
+    gd_clear_error();
+    gd_tensor *y = gd_arange(0, 4);
+    gd_index_put_(y, gd_places(INTS(1, 4)), gd_scalar(9));
+    CHECK(gd_error_status() == GD_E_INDEX && strstr(gd_error_message(), "gd_index_put_: "));
+    CHECK(strstr(gd_error_message(), "test_index.c:"));
+    gd_clear_error();
+    CHECK_VALUES(y, gd_dims(4), 0, 1, 2, 3);
+    gd_index_put_(y, gd_places(gd_range(0, 2)), gd_arange(0, 3));
+    CHECK(gd_error_status() == GD_E_SHAPE);
+    gd_clear_error();
+}
+
+static gd_tensor *put_in_place(gd_tensors in, void *user) {
+    gd_tensor *y = gd_mul(in.at[0], in.at[0]);
+    (void)user;
+    gd_index_put_(y, gd_places(0, INTS(1, 0, 1)), in.at[1]);
+    gd_index_put_(y, gd_places(1, GD_ALL, 2), gd_index(in.at[1], GD_ALL, 0), .accumulate = true);
+    return gd_mul(y, y);
+}
+
+TEST(gradients_of_two_orders_flow_through_index_put_in_place) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_cast(gd_randn(gd_dims(2, 3, 4)), GD_F64)),
+              *v = gd_requires_grad(gd_cast(gd_randn(gd_dims(3, 4)), GD_F64));
+    CHECK(gd_gradcheck(put_in_place, gd_list(x, v), NULL, .second_order = true) == GD_OK);
+    CHECK(gd_tensor_is_error(gd_index_put_(x, gd_places(0), gd_scalar(1))));
+    CHECK(strstr(gd_error_message(), "leaf that requires grad"));
+    gd_clear_error();
+    {
+        GD_NO_GRAD;
+        CHECK(gd_index_put_(x, gd_places(0, 0, 0), gd_scalar(3)) == x);
+        CHECK(gd_item(gd_index(x, 0, 0, 0)) == 3);
+    }
+    CHECK(!gd_failed());
+}
+
+static gd_tensors put_traced(gd_tensors in, void *user) {
+    gd_tensor *state = user, *y = gd_add(in.at[0], 1);
+    gd_index_put_(y, gd_places(0), gd_scalar(-1));
+    gd_index_put_(state, gd_places(in.at[1]), gd_index(y, 1, gd_range(0, 2)), .accumulate = true);
+    return gd_listed(y, gd_add(state, 0));
+}
+
+TEST(index_put_in_place_works_in_jits) {
+    GD_SCOPE;
+    gd_tensor *x = gd_reshape(gd_arange(0, 6), gd_dims(2, 3)), *state = gd_zeros(gd_dims(3));
+    gd_jit *jit = gd_jit_new(put_traced, state);
+    for (int call = 1; call < 4; call++) {
+        gd_tensors y = gd_jit_call(jit, gd_list(x, INTS(2, 0)));
+        CHECK_VALUES(y.at[0], gd_dims(2, 3), -1, -1, -1, 4, 5, 6);
+        CHECK_VALUES(y.at[1], gd_dims(3), 5 * call, 0, 4 * call);
+        CHECK_VALUES(state, gd_dims(3), 5 * call, 0, 4 * call);
+    }
+    CHECK(!gd_failed());
 }
 
 TEST(an_index_out_of_range_is_reported_with_its_axis_and_range) {

@@ -44,6 +44,7 @@ CLEAN_TEST(calls_on_tensors_take_null) {
     WORKS(gd_grad_at(GD_HERE, gd_list(gd_sum(x)), gd_list(x), NULL));
     WORKS(gd_gradcheck_at(GD_HERE, total, gd_list(doubles), NULL, NULL));
     WORKS(gd_index_put_at(GD_HERE, rows, gd_places(0), gd_ones(gd_dims(3)), NULL));
+    WORKS(gd_index_put__at(GD_HERE, gd_clone(rows), gd_places(0), gd_ones(gd_dims(3)), NULL));
     WORKS(gd_while_loop_at(GD_HERE, never, identity, gd_list(rows), NULL, NULL));
     WORKS(gd_scan_at(GD_HERE, carry, gd_list(gd_zeros(gd_dims(3))), gd_list(rows), NULL, NULL).ys);
     WORKS(gd_clip_grad_norm_at(GD_HERE, gd_list(x), 1, NULL));

@@ -234,6 +234,7 @@ TENSOR(gd_init_xavier_normal_at, gd_init_xavier_normal(gd_dims(3)))
 TENSOR(gd_init_kaiming_uniform_at, gd_init_kaiming_uniform(gd_dims(3)))
 TENSOR(gd_init_kaiming_normal_at, gd_init_kaiming_normal(gd_dims(3)))
 TENSOR(gd_index_at, gd_index(make_tensor(), 7))
+TENSOR(gd_index_put__at, gd_index_put_(make_tensor(), gd_places(7), make_tensor()))
 TENSOR(gd_index_put_at, gd_index_put(make_tensor(), gd_places(7), make_tensor()))
 TENSOR(gd_shaped, gd_shaped(gd_dims(-2), GD_F32))
 LIST(gd_op_call_at, 1, gd_op_call(gd_op_find("add"), gd_list(make_tensor()), NULL))
@@ -480,6 +481,7 @@ static const row rows[] = {
     FAILS(gd_init_kaiming_normal_at),
     FAILS(gd_index_at),
     FAILS(gd_index_put_at),
+    FAILS(gd_index_put__at),
     FAILS(gd_shaped),
     FAILS(gd_op_call_at),
     FAILS(gd_call_at),

@@ -223,7 +223,7 @@ static gd_status index_axes_put_runs_run(gd_kernel_call *k) {
     const gd_view *src = &k->in[1], *y = &k->out[0];
     gd_axes_layout l = broadcast_layout(&o->axes, y, k->in + 2);
     GD_TRY(compute_offsets(&l, k->in + 2, y, &o->names, k->workspace));
-    gd_copy_elements(y, &k->in[0]);
+    if (y->data != k->in[0].data) gd_copy_elements(y, &k->in[0]); /* else gd_index_put_ */
     int trailing = trailing_axes(&l), kept = l.rank - l.n;
     put_job j = {.offsets = k->workspace,
                  .dtype = y->dtype,
