@@ -3,6 +3,7 @@
 #include "core/tile.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -22,15 +23,25 @@ static char reserve[BLOCK] __attribute__((aligned(ALIGNMENT)));
 static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
 GD_INNER_MUTEX_AT_FORK(reserve_lock)
 
-static pthread_key_t tiles_key;
+static pthread_key_t tiles_key; /* its destructor unmaps the block of an exiting thread */
 static pthread_once_t tiles_key_once = PTHREAD_ONCE_INIT;
+static _Atomic bool has_tiles_key;
 
 static void unmap_block(void *block) {
     munmap(block, BLOCK);
     tiles.block = NULL;
     tiles.used = 0;
 }
-static void make_tiles_key(void) { pthread_key_create(&tiles_key, unmap_block); }
+
+static void make_tiles_key(void) {
+    atomic_store(&has_tiles_key, pthread_key_create(&tiles_key, unmap_block) == 0);
+}
+
+/* A thread that outlives dlclose() must not call unmap_block, which is unmapped; its block is lost.
+ * This is among the last destructors, because others end the threads of the library. */
+static void __attribute__((destructor(101))) delete_tiles_key(void) {
+    if (atomic_exchange(&has_tiles_key, false)) pthread_key_delete(tiles_key);
+}
 
 static char *map_block(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -44,7 +55,7 @@ void *gd_tile_take(size_t bytes) {
         tiles.block = map_block(BLOCK);
         if (tiles.block) {
             pthread_once(&tiles_key_once, make_tiles_key);
-            pthread_setspecific(tiles_key, tiles.block);
+            if (atomic_load(&has_tiles_key)) pthread_setspecific(tiles_key, tiles.block);
         } else {
             pthread_mutex_lock(&reserve_lock);
             tiles.block = reserve;
