@@ -92,17 +92,18 @@ void gd_keep_freed_end(void) {
 
 /* --- other objects ---------------------------------------------------------------------------- */
 
-/* What the memory of a freed object holds. Structs of objects are larger. */
+/* What is known of a freed object, whose class this then is. It has memory of its own, because an
+ * object may be as small as its header. */
 typedef struct freed_object {
-    gd_object object;
+    gd_class class;
     const gd_class *was;
     const char *freed_in; /* as in gd_tensor */
+    gd_object *object;    /* the memory that is kept */
     struct freed_object *next;
 } freed_object;
 
 /* Never called: a freed object has no last reference. */
-static void destroy_freed(gd_object *object) { (void)object; }
-const gd_class gd_freed_class = {.name = "freed object", .destroy = destroy_freed};
+void gd_destroy_freed(gd_object *object) { (void)object; }
 
 static struct {
     freed_object *first, *last;
@@ -110,15 +111,9 @@ static struct {
 } kept_objects; /* protected by `lock`; at most MAX_OBJECTS, unless all are kept */
 enum { MAX_OBJECTS = 1 << 14 };
 
-void gd_object_free(gd_object *object) {
-    if (!gd_handles_checked) {
-        gd_free(object);
-        return;
-    }
-    freed_object *f = (freed_object *)object, *oldest = NULL;
-    const gd_class *was = object->class;
-    *f = (freed_object){{.class = &gd_freed_class}, was, gd_this_thread.closing, NULL};
-    atomic_init(&f->object.refs, GD_IMMORTAL);
+/* Adds to the list; returns the oldest entry if the list is longer than it may be. */
+static freed_object *keep_object(freed_object *f) {
+    freed_object *oldest = NULL;
     pthread_mutex_lock(&lock);
     if (kept_objects.last) kept_objects.last->next = f;
     else kept_objects.first = f;
@@ -129,6 +124,23 @@ void gd_object_free(gd_object *object) {
         kept_objects.count--;
     }
     pthread_mutex_unlock(&lock);
+    return oldest;
+}
+
+void gd_object_free(gd_object *object) {
+    freed_object *f = gd_handles_checked ? gd_calloc(1, sizeof *f) : NULL;
+    if (!f) { /* not checked, or no memory to keep it */
+        gd_free(object);
+        return;
+    }
+    f->class = (gd_class){.name = "freed object", .destroy = gd_destroy_freed};
+    f->was = object->class;
+    f->freed_in = gd_this_thread.closing;
+    f->object = object;
+    object->class = &f->class;
+    atomic_store(&object->refs, GD_IMMORTAL);
+    freed_object *oldest = keep_object(f);
+    if (oldest) gd_free(oldest->object);
     gd_free(oldest);
 }
 
@@ -151,7 +163,8 @@ const char *gd_freed_text(const gd_tensor *t, char *text, size_t size) {
     return text;
 }
 
-static void object_text(const freed_object *f, char *text, size_t size) {
+static void object_text(const gd_object *object, char *text, size_t size) {
+    const freed_object *f = (const freed_object *)object->class;
     char what[100];
     const char *name = f->was->name;
     snprintf(what, sizeof what, "%s %s", strchr("aeiou", *name) ? "an" : "a", name);
@@ -204,7 +217,7 @@ gd_status gd_check_freed(const gd_tensor *t, const char *what) {
 void gd_check_owned(const gd_object *object, const char *site) {
     char text[600];
     const gd_tensor *t = (const gd_tensor *)object;
-    if (gd_is_freed_object(object)) object_text((const freed_object *)object, text, sizeof text);
+    if (gd_is_freed_object(object)) object_text(object, text, sizeof text);
     else if (object->class == &gd_tensor_class && gd_is_freed(t))
         gd_freed_text(t, text, sizeof text);
     else return;

@@ -12,7 +12,7 @@
  * Lists of tensors are kept in the same way; all entries of a freed list are one such handle.
  *
  * In checked mode the memory of other objects (modules, loaders, sessions, ...) is kept, too, with
- * gd_freed_class as its class. Public functions begin with GD_LIVE for each object that they take.
+ * a class that says what the object was. Public functions begin with GD_LIVE for each object that they take.
  */
 #ifndef GRADUS_CORE_FREED_H
 #define GRADUS_CORE_FREED_H
@@ -53,10 +53,10 @@ gd_status gd_check_freed(const gd_tensor *t, const char *what);
 
 /* --- other objects ---------------------------------------------------------------------------- */
 
-/* The class of an object that has been freed and whose memory is kept. */
-extern const gd_class gd_freed_class;
+/* Whether an object has been freed and its memory is kept; accepts NULL. */
+void gd_destroy_freed(gd_object *object); /* of their classes; never called */
 static inline bool gd_is_freed_object(const void *object) {
-    return object && ((const gd_object *)object)->class == &gd_freed_class;
+    return object && ((const gd_object *)object)->class->destroy == gd_destroy_freed;
 }
 
 /* The end of a class's `destroy`: frees the memory of the object, or keeps it in checked mode. */

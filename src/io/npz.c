@@ -78,7 +78,7 @@ static void npz_destroy(gd_object *object) {
     gd_object_free(object);
     gd_object_count(-1);
 }
-static const gd_class npz_class = {.name = "npz", .destroy = npz_destroy};
+static const gd_class npz_class = {.name = ".npz file", .destroy = npz_destroy};
 
 static gd_status list_entries(gd_npz *npz) {
     size_t all = gd_zip_reader_count(npz->zip);

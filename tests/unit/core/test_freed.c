@@ -7,6 +7,7 @@
 #include "core/freed.h"
 #include "gradus/gradus.h"
 #include "clean_test.h"
+#include "temp.h"
 
 #define MUST_BE_CHECKED() \
     if (!gd_handles_checked) SKIP("needs GRADUS_DEBUG=handles")
@@ -135,6 +136,8 @@ typedef struct {
     gd_state *state;
     gd_loss_scale *scale;
     gd_callback *callback;
+    gd_board *board;
+    gd_npz *npz;
 } objects;
 
 static objects make_freed_objects(void) {
@@ -156,6 +159,10 @@ static objects make_freed_objects(void) {
     o.state = gd_state_of(o.optimizer);
     o.scale = gd_loss_scale_new();
     o.callback = gd_callback_new("early_stopping", "patience=2");
+    o.board = gd_board_new(temp_new_folder("board"));
+    const char *path = temp_path("one.npz");
+    gd_save_npz(path, gd_names("x"), gd_list(gd_ones(gd_dims(1))));
+    o.npz = gd_npz_open(path);
     return o;
 }
 
@@ -232,6 +239,8 @@ TEST(objects_of_an_ended_scope_name_the_function_the_object_and_the_scope) {
             gd_dataset_transform(gd_dataset_tensors(x), o.transform));
     REPORTS("a sampler", "gd_loader_new",
             gd_loader_new(gd_dataset_tensors(x), .sampler = o.sampler));
+    REPORTS("a board", "gd_board_scalar", gd_board_scalar(o.board, "loss", 1, 0));
+    REPORTS("a .npz file", "gd_npz_count", gd_npz_count(o.npz));
     gd_module *net = gd_nn_linear(4, 4);
     gd_compile(net, .loss = "mse");
     gd_tensors data = gd_list(x, x);
