@@ -56,7 +56,8 @@ gd_status gd_check_freed(const gd_tensor *t, const char *what);
 /* Whether an object has been freed and its memory is kept; accepts NULL. */
 void gd_destroy_freed(gd_object *object); /* of their classes; never called */
 static inline bool gd_is_freed_object(const void *object) {
-    return object && ((const gd_object *)object)->class->destroy == gd_destroy_freed;
+    const gd_class *class = object ? ((const gd_object *)object)->class : NULL;
+    return class && class->destroy == gd_destroy_freed; /* entries of freed lists have none */
 }
 
 /* The end of a class's `destroy`: frees the memory of the object, or keeps it in checked mode. */
