@@ -91,29 +91,34 @@ static gd_dataset *open_samples(const model_info *a, const char *path, gd_tensor
     return NULL;
 }
 
-static int run_eval(int count, const char **words) {
-    model_info a;
+static int evaluate(gd_module *net, const char *path, model_info *a) {
     gd_metric *confusion;
     gd_tensors sample;
     int code = FAILED;
+    gd_dataset *test = open_samples(a, path, &sample, &code);
+    if (!test) return code;
+    if (compile_net(net, sample, a, &confusion) != GD_OK) return failed();
+    gd_loader *loader = gd_loader_new(test, .batch = o.batch, .workers = (int)o.workers);
+    gd_history *h =
+        gd_evaluate(net, loader, .progress = common.quiet ? GD_PROGRESS_NONE : GD_PROGRESS_AUTO);
+    if (!h) return failed();
+    if (common.json) print_json(h, path, gd_dataset_count(test), a, confusion);
+    else print_results(h, gd_dataset_count(test), a, confusion);
+    if (o.confusion && !confusion)
+        note("--confusion: there is a matrix for one class per sample only");
+    return gd_failed() ? failed() : DONE;
+}
+
+static int run_eval(int count, const char **words) {
+    model_info a;
     if (count != 1)
         return usage_error(&eval_command, "it needs one model; there are %d arguments", count);
     if (!o.data) return usage_error(&eval_command, "--data is missing; for example --data digits");
     gd_module *net = load_model(words[0], &a);
     if (!net) return failed();
-    gd_dataset *test = open_samples(&a, words[0], &sample, &code);
-    if (!test) return code;
-    if (compile_net(net, sample, &a, &confusion) != GD_OK) return failed();
-    gd_loader *loader = gd_loader_new(test, .batch = o.batch, .workers = (int)o.workers);
-    gd_history *h =
-        gd_evaluate(net, loader, .progress = common.quiet ? GD_PROGRESS_NONE : GD_PROGRESS_AUTO);
-    if (!h) return failed();
-    if (common.json) print_json(h, words[0], gd_dataset_count(test), &a, confusion);
-    else print_results(h, gd_dataset_count(test), &a, confusion);
-    if (o.confusion && !confusion)
-        note("--confusion: there is a matrix for one class per sample only");
+    const int code = evaluate(net, words[0], &a);
     free_model_info(&a);
-    return gd_failed() ? failed() : DONE;
+    return code;
 }
 
 const command eval_command = {.name = "eval",

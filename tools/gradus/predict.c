@@ -45,9 +45,9 @@ static int run_predict(int count, const char **words) {
     gd_module *net = load_model(words[0], &a);
     if (!net) return failed();
     const char *wrong = wrong_use(&a, count - 1);
-    if (wrong) return usage_error(&predict_command, "%s: %s", words[0], wrong);
-    if (a.length) code = predict_text(net, &a, &o);
-    for (int i = 1; i < count; i++) {
+    if (wrong) code = usage_error(&predict_command, "%s: %s", words[0], wrong);
+    else if (a.length) code = predict_text(net, &a, &o);
+    for (int i = 1; i < count && !wrong; i++) {
         GD_SCOPE;
         const int result = a.layout ? predict_table(net, &a, words[i], &o, count > 2)
                                     : predict_image(net, &a, words[i], &o, count > 2);

@@ -57,6 +57,8 @@ TEST(ops_and_gradients_without_a_scope_leave_only_their_results) {
     LEAVES_NOTHING(gd_release(gd_jvp(sum_of_squares, gd_list(a), gd_list(a), NULL)));
     LEAVES_NOTHING(gd_release_list(gd_hvp(sum_of_squares, gd_list(a), gd_list(a), NULL)));
     LEAVES_NOTHING(gd_release(gd_recompute(sum_of_squares, gd_list(x), NULL)));
+    gd_release(a);
+    gd_release(x);
 }
 
 TEST(modules_without_a_scope_leave_only_their_results) {
@@ -73,6 +75,11 @@ TEST(modules_without_a_scope_leave_only_their_results) {
                    gd_release(y); gd_release(s));
     gd_dataset *d = gd_dataset_tensors(a);
     LEAVES_NOTHING(gd_release_list(gd_dataset_get(d, 3)));
+    gd_release(d);
+    gd_release(optimizer);
+    gd_release_list(p);
+    gd_release(net);
+    gd_release(a);
 }
 
 TEST(graphs_without_a_scope_leave_only_their_results) {
@@ -96,6 +103,13 @@ TEST(graphs_without_a_scope_leave_only_their_results) {
     LEAVES_NOTHING(gd_release(gd_graph_find(graph, "x")));
     LEAVES_NOTHING(gd_release(gd_graph_find(graph, "y")));
     LEAVES_NOTHING(gd_release_list(gd_graph_variables(graph)));
+    gd_release(session);
+    gd_release(py);
+    gd_release(px);
+    gd_release(graph);
+    gd_release(jit);
+    gd_release(zero);
+    gd_release(a);
 }
 
 CLEAN_TEST(parameters_of_a_released_list_stay_alive) {
