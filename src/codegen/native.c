@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "codegen/record.h"
@@ -123,14 +124,27 @@ static void compute_key(const toolchain *w, native_kernel *k) {
     gd_native_hash_text(&h, k->key);
 }
 
+/* A number at which this copy of the library begins to count its loads. A process can have several
+ * copies, and one that was closed and opened again; all their kernels stay loaded. */
+static uint64_t first_load(const void *own) {
+    struct timespec now;
+    gd_native_hash h;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const int64_t numbers[3] = {now.tv_sec, now.tv_nsec, (int64_t)(uintptr_t)own};
+    gd_native_hash_start(&h);
+    gd_native_hash_add(&h, numbers, sizeof numbers);
+    return h.a | 1; /* never 0 */
+}
+
 /* Loads the library of an open file. dlopen knows a loaded library by the text of its path, and a
  * number of a descriptor is used again: so the text contains the number of the load, whose binary
  * digits are written as "/" and "/.", which lead nowhere else. The lock is held. */
 static void *load_library(int fd) {
-    static unsigned loads;
-    char path[128] = "/proc/self/fd";
+    static uint64_t loads;
+    char path[192] = "/proc/self/fd";
+    if (!loads) loads = first_load(&loads);
     loads++;
-    for (unsigned digit = 1; digit; digit *= 2) strcat(path, loads & digit ? "/." : "/");
+    for (uint64_t digit = 1; digit; digit *= 2) strcat(path, loads & digit ? "/." : "/");
     snprintf(path + strlen(path), 16, "/%d", fd);
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }

@@ -472,6 +472,38 @@ TEST(each_load_gets_the_library_of_its_own_file) {
     folder_remove(base_folder);
 }
 
+/* --- several copies of the library ------------------------------------------------------------- */
+
+/* Opens the plugin, runs plans first, first + 1, ... in it and closes it. Returns the number of
+ * expressions without a kernel; -1: something else failed. */
+static int run_in_plugin(int first, int count) {
+    void *plugin = dlopen(GRADUS_CODEGEN_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    int (*run)(int) = NULL, failures = 0;
+    if (plugin) *(void **)&run = dlsym(plugin, "run_plan");
+    if (!run) fprintf(stderr, "%s\n", dlerror());
+    for (int i = first; run && failures >= 0 && i < first + count; i++) {
+        const int got = run(i);
+        failures = got < 0 ? -1 : failures + got;
+    }
+    if (plugin) dlclose(plugin);
+    return run ? failures : -1;
+}
+
+static int run_copies(void) {
+    const int failures[3] = {run_in_plugin(1, 2), run_in_plugin(3, 3), run_in_plugin(6, 1)};
+    const bool right = kernel_works(kernel_of(PRODUCT)) && kernel_of("a - b") && kernel_of("a / b");
+    fprintf(stderr, "without a kernel: %d, %d, %d\n", failures[0], failures[1], failures[2]);
+    return right && !failures[0] && !failures[1] && !failures[2] ? WORKS : 0;
+}
+
+TEST(copies_of_the_library_and_a_library_that_is_opened_again_load_their_own_kernels) {
+    if (!*GRADUS_CODEGEN_PLUGIN) SKIP("this build has a sanitizer");
+    fresh_cache("c");
+    CHECK(run_in_child(run_copies) == WORKS); /* compiled */
+    CHECK(run_in_child(run_copies) == WORKS); /* from the cache */
+    folder_remove(base_folder);
+}
+
 /* --- several kernels -------------------------------------------------------------------------- */
 
 /* A plan of up to three kernels; a plan of one shares the first. */
