@@ -124,6 +124,10 @@ static void compute_key(const toolchain *w, native_kernel *k) {
     gd_native_hash_text(&h, k->key);
 }
 
+/* The open files of the process, by the thread that asks: once the main thread has called
+ * pthread_exit, there is no /proc/self/fd. */
+#define OPEN_FILES "/proc/thread-self/fd"
+
 /* A number at which this copy of the library begins to count its loads. A process can have several
  * copies, and one that was closed and opened again; all their kernels stay loaded. */
 static uint64_t first_load(const void *own) {
@@ -141,7 +145,7 @@ static uint64_t first_load(const void *own) {
  * digits are written as "/" and "/.", which lead nowhere else. The lock is held. */
 static void *load_library(int fd) {
     static uint64_t loads;
-    char path[192] = "/proc/self/fd";
+    char path[192] = OPEN_FILES;
     if (!loads) loads = first_load(&loads);
     loads++;
     for (uint64_t digit = 1; digit; digit *= 2) strcat(path, loads & digit ? "/." : "/");
@@ -282,9 +286,9 @@ static void build_missing(toolchain *w, native_kernel *list, int n, char why[GD_
 static bool find_folder_and_compiler(toolchain *w, char why[GD_NATIVE_WHY]) {
     w->folder = gd_native_open_folder(why);
     if (w->folder < 0) return false;
-    if (access("/proc/self/fd", X_OK) != 0) {
+    if (access(OPEN_FILES, X_OK) != 0) {
         snprintf(why, GD_NATIVE_WHY,
-                 "there is no /proc/self/fd, through which checked files are loaded; mount /proc");
+                 "there is no " OPEN_FILES ", through which checked files are loaded; mount /proc");
         return false;
     }
     if (gd_native_find_compiler(w->compiler, sizeof w->compiler, &w->identity)) return true;

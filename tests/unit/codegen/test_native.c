@@ -401,9 +401,34 @@ static int plans_without_proc(void) {
     return run_two_plans();
 }
 
+static pthread_t main_thread;
+
+/* Waits until the process has no main thread, whose name in /proc is that of the process. */
+static void *make_after_main(void *nothing) {
+    pthread_join(main_thread, NULL);
+    for (int i = 0; i < 10000 && access("/proc/self/fd/0", F_OK) == 0; i++) usleep(1000);
+    if (access("/proc/self/fd/0", F_OK) == 0) _exit(LOADED);
+    _exit(make_product());
+    return nothing;
+}
+
+static int leave_main(void) {
+    pthread_t thread;
+    main_thread = pthread_self();
+    pthread_create(&thread, NULL, make_after_main, NULL);
+    pthread_exit(NULL);
+}
+
+TEST(kernels_are_compiled_after_the_main_thread_has_ended) {
+    fresh_cache("c");
+    CHECK(run_in_child(leave_main) == (WORKS | COMPILED));
+    CHECK(run_in_child(leave_main) == (WORKS | LOADED));
+    folder_remove(base_folder);
+}
+
 TEST(without_proc_no_kernel_is_compiled_and_the_log_says_so) {
     fresh_cache("c");
-    expected_parts[0] = "/proc/self/fd";
+    expected_parts[0] = "/proc/thread-self/fd";
     expected_parts[1] = "mount /proc";
     const int got = run_in_child(plans_without_proc);
     expected_parts[0] = NULL;
