@@ -84,8 +84,14 @@ typedef struct native_kernel {
     size_t bytes;
     char key[GD_NATIVE_KEY];
     gd_compiled_fn fn;
-    bool compiled;
+    bool built, compiled; /* the compiler made its file; and it was loaded */
 } native_kernel;
+
+/* Why kernels are missing, for the log. */
+typedef struct reasons {
+    char tools[GD_NATIVE_WHY]; /* they were not compiled */
+    char load[GD_NATIVE_WHY];  /* they were compiled, but not loaded */
+} reasons;
 
 /* The compiler and the cache of one request. */
 typedef struct toolchain {
@@ -153,17 +159,35 @@ static void *load_library(int fd) {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
+/* Says why an open file was not loaded. dlerror() begins with a path, that of load_library. */
+static void describe_failure(int fd, const char *error, char why[GD_NATIVE_WHY]) {
+    char link[64], path[GD_NATIVE_SHOWN + 1] = "";
+    snprintf(link, sizeof link, OPEN_FILES "/%d", fd);
+    if (readlink(link, path, sizeof path - 1) < 0) snprintf(path, sizeof path, "it");
+    const char *colon = error ? strstr(error, ": ") : NULL;
+    snprintf(why, GD_NATIVE_WHY,
+             "%s cannot be loaded (%.80s); if its file system is mounted with noexec, set "
+             "GRADUS_CACHE to a folder elsewhere",
+             path,
+             colon   ? colon + 2
+             : error ? error
+                     : "unknown");
+}
+
 /* Loads a kernel from the cache. NULL: the file is missing, damaged or of another kernel, which
- * shows in the function's name: it contains the key. */
-static gd_compiled_fn load_kernel(const toolchain *w, const native_kernel *k) {
+ * shows in the function's name: it contains the key. `why` says so. */
+static gd_compiled_fn load_kernel(const toolchain *w, const native_kernel *k,
+                                  char why[GD_NATIVE_WHY]) {
     char file[GD_NATIVE_NAME], name[GD_NATIVE_KEY + 16];
     kernel_name(k, file);
     const int fd = gd_native_open_sealed(w->folder, file);
+    snprintf(why, GD_NATIVE_WHY, "%s was removed or damaged before it was loaded", file);
     if (fd < 0) return NULL;
     snprintf(name, sizeof name, "gd_native_%s", k->key);
     pthread_mutex_lock(&loader_lock);
     void *library = load_library(fd);
     void *found = library ? dlsym(library, name) : NULL;
+    if (!found) describe_failure(fd, dlerror(), why);
     if (library && !found) dlclose(library);
     pthread_mutex_unlock(&loader_lock);
     gd_compiled_fn fn = NULL;
@@ -182,7 +206,7 @@ static void warn_once(const char *why) {
     warned = true;
     pthread_mutex_unlock(&entries_lock);
     if (first)
-        gd_notice(GD_LOG_WARNING, "fused kernels are not compiled, and some plans run slower: %s",
+        gd_notice(GD_LOG_WARNING, "plans run without compiled kernels, and some run slower: %s",
                   why);
 }
 
@@ -239,7 +263,8 @@ static gd_native_run build_kernels(toolchain *w, native_kernel *const *list, int
     if (run == GD_NATIVE_RAN) run = compile_file(w, source, object);
     for (int i = 0; i < n && run == GD_NATIVE_RAN; i++) {
         kernel_name(list[i], name);
-        if (!gd_native_name(w->folder, object, name)) run = GD_NATIVE_FAILED;
+        list[i]->built = gd_native_name(w->folder, object, name);
+        if (!list[i]->built) run = GD_NATIVE_FAILED;
     }
     unlinkat(w->folder, source, 0);
     unlinkat(w->folder, object, 0);
@@ -249,17 +274,21 @@ static gd_native_run build_kernels(toolchain *w, native_kernel *const *list, int
     return run;
 }
 
-static void load_compiled(const toolchain *w, native_kernel *const *list, int n) {
+static void load_compiled(const toolchain *w, native_kernel *const *list, int n, reasons *why) {
+    char latest[GD_NATIVE_WHY];
     for (int i = 0; i < n; i++) {
-        list[i]->fn = load_kernel(w, list[i]);
+        list[i]->fn = load_kernel(w, list[i], latest);
         list[i]->compiled = list[i]->fn != NULL;
+        if (list[i]->fn || !list[i]->built) continue;
+        snprintf(why->load, sizeof why->load, "%s", latest);
+        warn_once(why->load);
     }
 }
 
 /* Compiles the kernels that were not in the cache. If the compiler rejects a batch, each kernel is
  * compiled alone, so that one bad kernel does not affect the others. A compiler that hangs is not
  * started again. */
-static void build_missing(toolchain *w, native_kernel *list, int n, char why[GD_NATIVE_WHY]) {
+static void build_missing(toolchain *w, native_kernel *list, int n, reasons *why) {
     native_kernel *missing[MAX_BATCH];
     bool any = false;
     for (int first = 0; first < n;) {
@@ -268,15 +297,15 @@ static void build_missing(toolchain *w, native_kernel *list, int n, char why[GD_
             if (!list[first].fn) missing[count++] = &list[first];
         if (count == 0) break;
         gd_native_run run = build_kernels(w, missing, count);
-        snprintf(why, GD_NATIVE_WHY, "the compiler %.*s %s; GRADUS_CC sets another",
+        snprintf(why->tools, GD_NATIVE_WHY, "the compiler %.*s %s; GRADUS_CC sets another",
                  GD_NATIVE_SHOWN, w->compiler, run == GD_NATIVE_HUNG ? "took too long" : "failed");
-        if (run != GD_NATIVE_RAN) warn_once(why);
+        if (run != GD_NATIVE_RAN) warn_once(why->tools);
         if (run == GD_NATIVE_HUNG) break;
         for (int i = 0; i < count && run == GD_NATIVE_FAILED && count > 1; i++) {
             const gd_native_run alone = build_kernels(w, &missing[i], 1);
             if (alone == GD_NATIVE_HUNG) return;
         }
-        load_compiled(w, missing, count);
+        load_compiled(w, missing, count, why);
         any = true;
     }
     if (any) gd_native_trim(w->folder);
@@ -319,19 +348,19 @@ bool gd_native_is_ready(void) {
     return ready;
 }
 
-static void make_kernels(native_kernel *list, int n, const gd_native_target *target,
-                         char why[GD_NATIVE_WHY]) {
-    snprintf(why, GD_NATIVE_WHY, "there is no memory");
+static void make_kernels(native_kernel *list, int n, const gd_native_target *target, reasons *why) {
+    snprintf(why->tools, sizeof why->tools, "there is no memory");
     toolchain *w = gd_calloc(1, sizeof *w);
     if (!w) return;
     w->target = target;
-    bool ready = find_tools(w, why);
+    bool ready = find_tools(w, why->tools);
     for (int i = 0; i < n && ready; i++) {
-        snprintf(why, GD_NATIVE_WHY, "there is no memory, or the dialect has no such kernel");
+        snprintf(why->tools, sizeof why->tools,
+                 "there is no memory, or the dialect has no such kernel");
         ready = print_text(w, &list[i]);
         if (!ready) break;
         compute_key(w, &list[i]);
-        list[i].fn = load_kernel(w, &list[i]);
+        list[i].fn = load_kernel(w, &list[i], why->load);
     }
     if (ready) build_missing(w, list, n, why);
     for (int i = 0; i < n; i++) free(list[i].text);
@@ -385,14 +414,14 @@ void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_t
                 mine[count++] = (native_kernel){.source = &sources[i], .entry = all[i]};
         }
         pthread_mutex_unlock(&entries_lock);
-        char why[GD_NATIVE_WHY] = "";
-        if (count) make_kernels(mine, count, target, why);
+        reasons why = {.tools = ""};
+        if (count) make_kernels(mine, count, target, &why);
         for (int i = 0; i < count; i++)
             if (!mine[i].fn)
                 gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s",
                           mine[i].source->rows ? mine[i].source->rows->n_nodes
                                                : mine[i].source->ir->count,
-                          why);
+                          mine[i].built ? why.load : why.tools);
         publish_kernels(mine, count);
         /* wait for kernels of other threads only after this thread has published its own */
         pthread_mutex_lock(&entries_lock);

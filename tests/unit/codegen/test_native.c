@@ -437,6 +437,35 @@ TEST(without_proc_no_kernel_is_compiled_and_the_log_says_so) {
     folder_remove(base_folder);
 }
 
+static char reason[1024]; /* of the first expression without a compiled kernel */
+static void keep_reason(gd_log_level level, const char *message, void *context) {
+    keep_warning(level, message, context);
+    const char *why = strstr(message, "no compiled kernel");
+    if (why && !*reason) snprintf(reason, sizeof reason, "%s", why);
+}
+
+/* The cache is in a file system from which no code may be loaded. */
+static int load_without_exec(void) {
+    if (unshare(CLONE_NEWNS) != 0) return LOADED;
+    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    if (mount("none", base_folder, "tmpfs", MS_NOEXEC, "mode=0700") != 0) return LOADED;
+    gd_set_log(keep_reason, NULL);
+    const bool none = !kernel_of(PRODUCT) && !kernel_of("a - b");
+    const char *const parts[] = {cache_folder, "noexec", "GRADUS_CACHE", ".so cannot be loaded ("};
+    bool said = warnings == 1 && !strstr(reason, "compiler") && !strstr(warning, "/proc");
+    for (int i = 0; i < 4; i++) said &= strstr(warning, parts[i]) && strstr(reason, parts[i]);
+    if (!said) fprintf(stderr, "%d warnings: %s\n%s\n", warnings, warning, reason);
+    return none && said ? WORKS : 0;
+}
+
+TEST(a_compiled_kernel_that_cannot_be_loaded_is_not_blamed_on_the_compiler) {
+    fresh_cache("c");
+    const int got = run_in_child(load_without_exec);
+    if (got == LOADED) SKIP("this process cannot mount a file system");
+    CHECK(got == WORKS);
+    folder_remove(base_folder);
+}
+
 /* --- exchanged files -------------------------------------------------------------------------- */
 
 static bool exchanges; /* files of the cache are replaced right before they are loaded */
