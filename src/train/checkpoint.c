@@ -139,18 +139,20 @@ static gd_status save_best(gd_callback *c, gd_event *event) {
 /* --- events ----------------------------------------------------------------------------------- */
 
 /* A run that was not resumed from this folder keeps the files of the previous run. With .resume it
- * also keeps those of the run before: the folder that it names may be the wrong one. */
+ * also keeps those of the run before: the folder that it names may be the wrong one. So does a run
+ * that finds nothing but best.safetensors, the rest of one that was killed early. */
 static gd_status begin_folder(const gd_checkpoint_options *o, gd_event *event) {
-    int64_t *steps;
-    int count, moved;
-    char name[32], text[GD_MESSAGE_MAX];
+    int steps, moved;
+    bool best;
+    char name[32], what[40] = "best.safetensors", text[GD_MESSAGE_MAX];
     GD_TRY(gd_checkpoint_make_folder(o->path));
-    GD_TRY(gd_checkpoint_steps(o->path, &steps, &count));
-    gd_free(steps);
-    if (count == 0) return GD_OK;
-    GD_TRY(gd_checkpoint_set_aside(o->path, !gd_fit_has_resume(event), &moved, name));
-    snprintf(text, sizeof text, "%.800s: moved %d checkpoints of an earlier run to its folder '%s'",
-             o->path, moved, name);
+    GD_TRY(gd_checkpoint_count(o->path, &steps, &best));
+    if (steps == 0 && !best) return GD_OK;
+    const bool replaces = steps > 0 && !gd_fit_has_resume(event);
+    GD_TRY(gd_checkpoint_set_aside(o->path, replaces, &moved, name));
+    if (moved) snprintf(what, sizeof what, "%d checkpoint%s", moved, moved == 1 ? "" : "s");
+    snprintf(text, sizeof text, "%.800s: moved %s of an earlier run to its folder '%s'", o->path,
+             what, name);
     gd_event_warn(event, text);
     return GD_OK;
 }

@@ -222,15 +222,21 @@ static gd_status move_files(const char *folder, const char *to, int *moved) {
     return status;
 }
 
+gd_status gd_checkpoint_count(const char *folder, int *steps, bool *best) {
+    int64_t *list;
+    GD_TRY(gd_checkpoint_steps(folder, &list, steps));
+    gd_free(list);
+    char *path = gd_checkpoint_best_path(folder);
+    if (!path) return gd_no_memory(folder, "for the names of its checkpoints");
+    *best = access(path, F_OK) == 0;
+    gd_free(path);
+    return GD_OK;
+}
+
 static gd_status has_checkpoints(const char *folder, bool *has) {
-    int64_t *steps;
-    int count;
-    GD_TRY(gd_checkpoint_steps(folder, &steps, &count));
-    gd_free(steps);
-    char *best = gd_checkpoint_best_path(folder);
-    if (!best) return gd_no_memory(folder, "for the names of its checkpoints");
-    *has = count > 0 || access(best, F_OK) == 0;
-    gd_free(best);
+    int steps;
+    GD_TRY(gd_checkpoint_count(folder, &steps, has));
+    *has |= steps > 0;
     return GD_OK;
 }
 

@@ -33,9 +33,12 @@ void gd_checkpoint_remove_later(const char *folder, int64_t step, int64_t saved)
 
 bool gd_checkpoint_same_folder(const char *a, const char *b);
 
+/* The number of checkpoints of steps in a folder, and whether it has best.safetensors. */
+gd_status gd_checkpoint_count(const char *folder, int *steps, bool *best);
+
 /* Moves the checkpoints of an earlier run to the folder "previous" in it. Those that are there are
  * removed if `replaces`; otherwise the first of "previous", "previous-2", ... that has none is
- * taken. *moved is the number of files, and `name` that of the folder. */
+ * taken. *moved is the number of those of steps, and `name` that of the folder. */
 gd_status gd_checkpoint_set_aside(const char *folder, bool replaces, int *moved, char name[32]);
 
 #endif

@@ -326,6 +326,31 @@ CLEAN_TEST(a_resume_from_another_folder_removes_no_checkpoint_of_another_run) {
     end_log_capture();
 }
 
+CLEAN_TEST(the_best_file_of_another_run_is_kept_if_it_is_alone) {
+    GD_SCOPE;
+    begin_test();
+    CHECK(fit_net(make_net(),
+                  (run){.epochs = 2, .validates = true, .checkpoint = gd_checkpoint(folder)}));
+    const char *other = temp_new_folder("other");
+    for (int round = 0; round < 2; round++) { /* the second run is not resumed */
+        temp_write_text("other/best.safetensors", round ? "second" : "first");
+        gd_history *h =
+            fit_net(make_net(), (run){.epochs = 3,
+                                      .validates = true,
+                                      .resumes = round == 0,
+                                      .checkpoint = gd_checkpoint(other, .best = "val_loss")});
+        CHECK_SAYING(h, "%s", gd_error_message());
+        CHECK(file_exists(temp_path("other/best.safetensors")) &&
+              unlink(temp_path("other/step-00000012.safetensors")) == 0);
+    }
+    CHECK_SAYING(strstr(captured.text, "moved best.safetensors of an earlier run to its folder "
+                                       "'previous-2'"),
+                 "%s", captured.text);
+    CHECK(file_has_text(temp_path("other/previous/best.safetensors"), "first") &&
+          file_has_text(temp_path("other/previous-2/best.safetensors"), "second"));
+    end_log_capture();
+}
+
 CLEAN_TEST(a_damaged_checkpoint_is_skipped_and_replaced) {
     GD_SCOPE;
     begin_test();
