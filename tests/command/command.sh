@@ -151,7 +151,21 @@ PYTHON
         expect 1 'has 10 outputs, and the data have 2 classes; a new last layer needs a file that names' \
             train --model graph.onnx --data image_folder:images,channels=1 --epochs 1
         expect 0 '' train --model graph.onnx --data digits,count=100 --steps 1 --quiet
+        # a file that names another net: it trains as a graph, and says so
+        python3 - <<'PYTHON'
+data = open('digits.onnx', 'rb').read()
+open('other.onnx', 'wb').write(data.replace(b'lenet classes=10', b'lenet classes=12'))
+PYTHON
+        expect 0 "the net 'lenet classes=12.*' cannot be made from other.onnx: it has other shapes of fc3.weight, fc3.bias; it trains as" \
+            train --model other.onnx --data digits,count=100 --steps 1 --quiet
     fi
+    # batch norms whose images are one pixel
+    expect 0 '' train --model resnet18 --data digits,count=40 --steps 1 --out r.onnx --quiet
+    expect 0 'has 10 outputs, and the data have 2 classes: fc.weight, fc.bias are new' \
+        train --model r.onnx --data image_folder:images,channels=1 --steps 1
+    expect 0 '' train --model r.onnx --data digits,count=40 --steps 1 --out r.safetensors --quiet
+    [ ! -s err ] || { echo 'a net with batch norms is not made again'; cat err; failures=$((failures + 1)); }
+    expect 0 '' train --model resnet18 --weights r.safetensors --data digits,count=40 --steps 1 --quiet
     ;;
 tables)
     printf 'size,city,rooms,price\n' >t.csv
@@ -227,6 +241,15 @@ texts)
         check_json
         expect 0 '' predict m.onnx --text '' --length 5
     done
+    # a text with more characters, or fewer: the weights of characters are new
+    printf 'to be, or not to be; to be, or not to be; to be, or not to be' >more.txt
+    expect 0 '' train --model 'gpt layers=1 width=16 heads=2 context=16' --data text:t.txt,length=16 --steps 1 --out g.onnx --quiet
+    expect 0 'has 13 outputs, and the data have 9 classes: transformer.wte.weight is new' \
+        train --model g.onnx --data text:more.txt,length=16 --steps 1 --out fewer.onnx
+    expect 0 'has 9 outputs, and the data have 13 classes: transformer.wte.weight is new' \
+        train --model fewer.onnx --data text:t.txt,length=16 --steps 1
+    expect 0 '' train --model g.onnx --data text:t.txt,length=16 --steps 1 --quiet
+    [ ! -s err ] || { echo 'a net with tied weights is not made again'; cat err; failures=$((failures + 1)); }
     # a text with fewer characters has other numbers for them
     printf 'to be or not to be to be or not to be to be or not to be' >part.txt
     expect 0 '^loss' eval m.onnx --data text:part.txt,length=16

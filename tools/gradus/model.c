@@ -124,22 +124,38 @@ static bool same_shape(const gd_tensor *a, const gd_tensor *b) {
     return same;
 }
 
-/* Copies weights of `file` to `net`. Tensors of another shape are left as they are; *fresh lists
- * their names. False: the file lacks some. Integers, the batch counts of batch norms, may be
- * missing. */
-static bool copy_weights(gd_module *net, gd_module *file, char *fresh, size_t size) {
+/* Whether tensor i has two names, as a tied weight, and the first comes earlier. */
+static bool is_repeated(const gd_state *state, int64_t i) {
+    const gd_tensor *t = gd_state_tensor_at(state, i);
+    int64_t first = 0;
+    while (gd_state_tensor_at(state, first) != t) first++;
+    return first < i;
+}
+
+/* A net that is created again from the text that a file has about it. */
+typedef struct remade {
+    gd_module *net;  /* NULL: it could not be created */
+    char fresh[300]; /* the tensors that have another shape in the file */
+    char why[700];
+} remade;
+
+/* Copies weights of `file` to the net. Tensors of another shape are left as they are. False: the file
+ * lacks some. Integers, the batch counts of batch norms, may be missing. */
+static bool copy_weights(remade *r, gd_module *file) {
     GD_SCOPE;
     GD_NO_GRAD;
-    gd_state *to = gd_state_of(net), *from = gd_state_of(file);
-    *fresh = '\0';
+    gd_state *to = gd_state_of(r->net), *from = gd_state_of(file);
     for (int64_t i = 0; i < gd_state_count(to) && !gd_failed(); i++) {
         const char *name = gd_state_name(to, i);
         gd_tensor *t = gd_state_tensor_at(to, i), *value = gd_state_find(from, name);
-        const size_t used = strlen(fresh);
-        if (!value && gd_dtype_is_float(gd_tensor_dtype(t))) return false;
-        if (!value) continue;
+        const size_t used = strlen(r->fresh);
+        if (!value && (is_repeated(to, i) || !gd_dtype_is_float(gd_tensor_dtype(t)))) continue;
+        if (!value) {
+            snprintf(r->why, sizeof r->why, "the file has no %.200s", name);
+            return false;
+        }
         if (same_shape(t, value)) gd_assign(t, value);
-        else snprintf(fresh + used, size - used, "%s%s", used ? ", " : "", name);
+        else snprintf(r->fresh + used, sizeof r->fresh - used, "%s%s", used ? ", " : "", name);
     }
     return !gd_failed();
 }
@@ -152,11 +168,24 @@ static gd_tensors batch_of(gd_tensors sample, gd_tensor *inputs[8]) {
     return (gd_tensors){inputs, count < 8 ? count : 8};
 }
 
-/* The classes, or numbers, that the net computes; -1: the failure is recorded. */
+gd_status build_net(gd_module *net, gd_tensors sample) {
+    gd_tensor *inputs[8];
+    const bool trains = gd_module_is_training(net);
+    gd_module_eval(net);
+    const gd_status status = gd_module_build_at(NULL, net, batch_of(sample, inputs));
+    if (trains) gd_module_train(net);
+    return status;
+}
+
+/* The classes, or numbers, that the net computes; -1: the failure is recorded. Integers, such as the
+ * characters of a text, may be more than the net knows: it computes with zeros in their place. */
 static int64_t count_outputs(gd_module *net, const data *d) {
     GD_NO_GRAD;
     gd_tensor *inputs[8];
-    const gd_tensors y = gd_module_call(net, batch_of(d->sample, inputs));
+    const gd_tensors x = batch_of(d->sample, inputs);
+    for (int64_t i = 0; i < x.count; i++)
+        if (!gd_dtype_is_float(gd_tensor_dtype(inputs[i]))) inputs[i] = gd_zeros_like(inputs[i]);
+    const gd_tensors y = gd_module_call(net, x);
     if (gd_failed() || y.count < 1) return -1;
     const int rank = gd_tensor_rank(y.at[0]);
     return rank > 1 ? gd_tensor_dim(y.at[0], rank - 1) : 1;
@@ -178,48 +207,51 @@ static bool same_classes(const model_info *a, const data *d) {
 }
 
 /* A saved net of the zoo is created again with the weights of the file, so that its batch norms and
- * dropouts train as before. NULL: it is another net. */
-static gd_module *make_again(const char *model, gd_module *file, const data *d, char *fresh,
-                             size_t size) {
+ * dropouts train as before. */
+static remade make_again(const char *model, gd_module *file, const data *d) {
+    remade r = {.net = NULL};
     char name[64];
     const size_t length = strcspn(model, " ");
     snprintf(name, sizeof name, "%.*s", (int)length, model);
-    gd_module *net = gd_net_new(name, model + length);
-    gd_tensor *inputs[8];
-    if (net && gd_module_build_at(NULL, net, batch_of(d->sample, inputs)) == GD_OK &&
-        copy_weights(net, file, fresh, size))
-        return net;
+    r.net = gd_net_new(name, model + length);
+    if (r.net && build_net(r.net, d->sample) == GD_OK && copy_weights(&r, file)) return r;
+    if (gd_failed()) snprintf(r.why, sizeof r.why, "%s", gd_error_message());
     gd_clear_error();
-    return NULL;
+    r.net = NULL;
+    return r;
 }
 
 /* A net like that of the file with another number of outputs: the tensors of another shape, those
  * of its last layer, are new. */
 static gd_module *make_with_new_head(const char *path, gd_module *file, const data *d,
                                      model_info *a, int64_t outputs, int64_t targets) {
-    char model[256], fresh[300];
+    char model[256];
     bool replaced = false;
+    remade r = {.net = NULL};
     snprintf(model, sizeof model, "%s", a->model);
     for (int i = 0; i < 3; i++)
         replaced |= replace_option(
             model, sizeof model, (const char *[]){"classes", "outputs", "vocabulary"}[i], targets);
-    gd_module *net = replaced ? make_again(model, file, d, fresh, sizeof fresh) : NULL;
     const char *what = d->classes ? "classes" : "targets";
-    if (!net) {
+    if (replaced) r = make_again(model, file, d);
+    if (!r.net && replaced)
+        fail("%s has %lld outputs, and the data have %lld %s; the net '%s' cannot be made from it: "
+             "%s",
+             path, (long long)outputs, (long long)targets, what, model, r.why);
+    else if (!r.net)
         fail("%s has %lld outputs, and the data have %lld %s; a new last layer needs a file that "
              "names its net (gradus.model), as gradus train writes it",
              path, (long long)outputs, (long long)targets, what);
-        return NULL;
-    }
+    if (!r.net) return NULL;
     snprintf(a->model, sizeof a->model, "%s", model);
-    fprintf(stderr, "gradus: %s has %lld outputs, and the data have %lld %s: %s are new\n", path,
-            (long long)outputs, (long long)targets, what, fresh);
-    return net;
+    fprintf(stderr, "gradus: %s has %lld outputs, and the data have %lld %s: %s %s new\n", path,
+            (long long)outputs, (long long)targets, what, r.fresh,
+            strchr(r.fresh, ',') ? "are" : "is");
+    return r.net;
 }
 
 /* Files that name no net of the zoo are trained as graphs. */
 static gd_module *load_to_train(const char *path, const data *d, model_info *a) {
-    char fresh[300];
     gd_module *file = load_model(path, a);
     if (!file || !d) return file;
     const int64_t outputs = count_outputs(file, d), targets = count_targets(d);
@@ -229,8 +261,15 @@ static gd_module *load_to_train(const char *path, const data *d, model_info *a) 
         return make_with_new_head(path, file, d, a, outputs, targets);
     if (d->classes && a->n_classes && !same_classes(a, d))
         note("%s was trained with other classes; its last layer learns the new ones", path);
-    gd_module *net = *a->model ? make_again(a->model, file, d, fresh, sizeof fresh) : NULL;
-    return net && !*fresh ? net : file;
+    if (!*a->model) return file;
+    remade r = make_again(a->model, file, d);
+    if (r.net && !*r.fresh) return r.net;
+    if (*r.fresh) snprintf(r.why, sizeof r.why, "it has other shapes of %s", r.fresh);
+    fprintf(stderr,
+            "gradus: the net '%s' cannot be made from %s: %s; it trains as it computes in the "
+            "file, with fixed statistics of batch norms and without dropout\n",
+            a->model, path, r.why);
+    return file;
 }
 
 gd_module *make_model(const char *spec, const data *d, model_info *a) {

@@ -116,6 +116,9 @@ gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_
  * follow from the data; NULL: none. A net of a file with another number of classes gets a new last
  * layer. NULL: the failure is printed. */
 gd_module *make_model(const char *spec, const data *d, model_info *a);
+/* Creates the parameters of a net for such a sample, which ends with the targets. In eval mode,
+ * because a batch norm cannot compute statistics of one sample of one pixel. */
+gd_status build_net(gd_module *net, gd_tensors sample);
 /* Loads FILE.onnx. */
 gd_module *load_model(const char *path, model_info *a);
 /* The name of class i: "cat", or "class 7". */

@@ -97,9 +97,8 @@ static gd_status compile_net(gd_module *net, const data *d, const char **loss_na
 }
 
 static int load_weights(gd_module *net, gd_tensors sample) {
-    gd_tensor *x = gd_to_device(gd_unsqueeze(sample.at[0], 0), gd_default_device());
     gd_load_report report;
-    gd_module_build(net, x);
+    if (build_net(net, sample) != GD_OK) return failed();
     if (gd_load_state_with(o.weights, gd_parts(gd_part("", net)), .partial = &report) != GD_OK)
         return failed();
     if (report.loaded == 0)
