@@ -150,6 +150,11 @@ static gd_status field_value(const table_reader *r, gd_csv_column *c, const gd_c
 static gd_status fail_missing(const table_reader *r, const gd_csv_column *c, const gd_csv_field *f,
                               bool target) {
     /* a layout says what to do with them, not the options of the file */
+    if (r->options->missing == GD_CSV_DROP)
+        return fail_at_field(r, c, f,
+                             "is a missing value; the training table was read with missing=drop, "
+                             "and each row of this one gives a sample: fill it in, or remove the "
+                             "row");
     if (r->options->target_is_optional)
         return fail_at_field(r, c, f,
                              target ? "is a missing value of the target; the training table was "
@@ -171,9 +176,11 @@ static gd_status fill_row(table_reader *r, const gd_csv_field *fields) {
     for (int i = 0; i < t->n_columns; i++) {
         const gd_csv_field *f = &fields[t->columns[i].field];
         if (!gd_csv_is_missing(f)) continue;
-        if (missing == GD_CSV_DROP) return GD_OK;
+        const bool keeps = r->options->target_is_ignored; /* to predict a value for each row */
+        if (missing == GD_CSV_DROP && !keeps) return GD_OK;
         const bool target = t->has_target && i == t->n_columns - 1;
-        if (target || missing == GD_CSV_ERROR) return fail_missing(r, &t->columns[i], f, target);
+        if (target || missing == GD_CSV_ERROR || missing == GD_CSV_DROP)
+            return fail_missing(r, &t->columns[i], f, target);
     }
     for (int i = 0; i < t->n_columns; i++)
         GD_TRY(field_value(r, &t->columns[i], &fields[t->columns[i].field], &row[i]));

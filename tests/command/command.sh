@@ -203,6 +203,11 @@ tables)
     expect 1 'is a missing value; the training table was read without missing=mean' predict p.onnx missing.csv
     printf 'size,city,rooms\n1,Rome,2\n' >new.csv
     expect 1 "line 2, column 2 (city): 'Rome' is a category that the training table does not have" predict p.onnx new.csv
+    # a line for each row, also of a model whose training table left rows out
+    { cat t.csv; echo '7,,1,2'; } >drop.csv
+    expect 0 '60 samples' train --model mlp --data csv:drop.csv,target=price,missing=drop --epochs 1 --split 0 --out drop.onnx
+    printf 'size,city,rooms\n1,Ulm,2\n3,Bern,\n' >missing.csv
+    expect 1 'line 3, column 3 (rooms): .* the training table was read with missing=drop, and each row' predict drop.onnx missing.csv
     # part of the table: evaluated with the statistics of the training
     sed -n 1,21p t.csv >part.csv
     expect 0 'mae' eval p.onnx --data csv:part.csv

@@ -332,6 +332,23 @@ CLEAN_TEST(a_second_column_of_one_name_in_another_file_is_named) {
     CHECK_SAYING(captured.warnings == 0, "%s", captured.text);
 }
 
+CLEAN_TEST(each_row_to_predict_gives_a_sample_also_where_the_training_dropped_rows) {
+    GD_SCOPE;
+    char text[1000];
+    const char *path = temp_write_text("t.csv", "age,y\n3,1\n,5\n4,2\n"),
+               *rows = temp_write_text("r.csv", "age,y\n3,1\n\n,2\n4,\n");
+    gd_dataset_layout(gd_dataset_csv(path, .target = "y", .missing = GD_DROP), text, sizeof text);
+    CHECK(gd_dataset_count(gd_dataset_csv(rows, .layout = text)) == 1); /* to evaluate */
+    CHECK(!gd_dataset_csv(rows, .layout = text, .target = ""));
+    CHECK_SAYING(says("line 4, column 1 (age): '' is a missing value; the training table was read "
+                      "with missing=drop, and each row of this one gives a sample: fill it in, or "
+                      "remove the row"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    rows = temp_write_text("r.csv", "age,y\n3,\n4,\n");
+    CHECK(gd_dataset_count(gd_dataset_csv(rows, .layout = text, .target = "")) == 2);
+}
+
 CLEAN_TEST(a_missing_value_of_another_file_is_that_of_its_training_table) {
     GD_SCOPE;
     char text[1000];
