@@ -86,6 +86,9 @@ mistakes)
     grep -q 'epoch' out err && { echo 'trained before --out was checked'; failures=$((failures + 1)); }
     mkdir folder.onnx
     expect 1 'folder.onnx: it is a folder' train --model lenet --data digits,count=100 --out folder.onnx
+    expect 1 '.-validation digits,count=0: there are no samples to validate on' \
+        train --model lenet --data digits,count=100 --validation digits,count=0
+    expect 1 '.-data digits,count=0: there are no samples' train --model lenet --data digits,count=0
     # no failure ends in a line of the command's source
     for command in 'train --model lenet --data mnist:nowhere' 'train --model lent --data digits' \
         'train --model lenet --data digits,count=100 --optimizer adamm' 'eval no.onnx --data digits' \

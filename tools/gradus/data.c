@@ -171,8 +171,9 @@ gd_dataset *apply_transforms(gd_dataset *dataset, const char *text) {
 /* --- training and test data ------------------------------------------------------------------- */
 
 /* Reads the first sample, for shapes and the kind of target. */
-static int read_sample(data *d) {
-    if (gd_dataset_count(d->train) == 0) return fail("--data: there are no samples to train with");
+static int read_sample(data *d, const char *spec) {
+    if (gd_dataset_count(d->train) == 0)
+        return fail("--data %s: there are no samples to train with", spec);
     d->sample = gd_dataset_get(d->train, 0);
     if (gd_failed()) return failed();
     const gd_tensor *target = d->sample.at[d->sample.count - 1];
@@ -199,8 +200,9 @@ static gd_dataset *hold_out(const data_options *o, gd_dataset **train) {
     gd_dataset *rest = NULL, *all = *train;
     gd_dataset_random_split(all, 1 - o->split, train, &rest, .seed = o->seed);
     if (!rest || gd_dataset_count(rest) > 0) return rest;
-    note("%lld samples are too few to hold out %g of them: there is no validation",
-         (long long)gd_dataset_count(all), o->split);
+    if (gd_dataset_count(all) > 0)
+        note("%lld samples are too few to hold out %g of them: there is no validation",
+             (long long)gd_dataset_count(all), o->split);
     return NULL;
 }
 
@@ -215,13 +217,19 @@ int open_data(const data_options *o, data *out) {
         test = open_dataset("validation", o->validation, "test", layout, NULL, &code);
         free(layout);
         if (!test) return code;
+        if (gd_dataset_count(test) == 0)
+            return fail("--validation %s: there are no samples to validate on", o->validation);
     } else if (parts) {
         test = open_dataset("data", o->spec, "test", NULL, NULL, &code);
         if (!test) return code;
+        if (gd_dataset_count(test) == 0) {
+            note("the test part of the data has no samples: there is no validation");
+            test = NULL;
+        }
     } else if (o->split > 0) test = hold_out(o, &train);
     out->train = apply_transforms(apply_transforms(train, o->augment), o->transform);
     out->test = test ? apply_transforms(test, o->transform) : NULL;
-    return gd_failed() || !out->train ? failed() : read_sample(out);
+    return gd_failed() || !out->train ? failed() : read_sample(out, o->spec);
 }
 
 gd_dataset *open_test_data(const char *spec, const char *layout, int *code) {
