@@ -86,6 +86,32 @@ mistakes)
     grep -q 'epoch' out err && { echo 'trained before --out was checked'; failures=$((failures + 1)); }
     mkdir folder.onnx
     expect 1 'folder.onnx: it is a folder' train --model lenet --data digits,count=100 --out folder.onnx
+    # nor over a pipe, with a name that leaves no room, or over a file of another user in a sticky folder
+    mkfifo pipe.onnx pipe.svg pipe.csv
+    long=$(printf '%0246d' 0)
+    small='train --model mlp --data digits,count=100 --steps 1'
+    for option in 'out pipe.onnx' 'curve pipe.svg' 'log pipe.csv'; do
+        expect 1 "$option: it exists and is no regular file" $small --$option
+        grep -q 'epoch' out err && { echo "trained before --$option was checked"; failures=$((failures + 1)); }
+    done
+    ln -s pipe.onnx link.onnx
+    expect 1 'link.onnx: it exists and is no regular file' $small --out link.onnx
+    expect 1 'the name has 251 characters; at most 248 fit' $small --out $long.onnx
+    grep -q 'epoch' out err && { echo 'trained before the length of --out was checked'; failures=$((failures + 1)); }
+    expect 1 'the name has 250 characters; at most 248 fit' $small --curve $long.svg
+    expect 0 'Saved' $small --out "$(printf '%0243d' 0).onnx"
+    if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+        mkdir sticky && chmod 1777 sticky && chmod 755 . && : >sticky/m.onnx && ln -s sticky/m.onnx m.onnx
+        printf '#!/bin/sh\nexec setpriv --reuid=12345 --clear-groups "%s" "$@"\n' "$gradus" >as_other
+        chmod 755 as_other
+        if ./as_other --version >/dev/null 2>&1; then
+            root=$gradus gradus=./as_other
+            expect 1 'belongs to another user, and in the sticky folder sticky only' $small --out sticky/m.onnx
+            expect 1 'belongs to another user, and in the sticky folder .*/sticky only' $small --out m.onnx
+            expect 0 'Saved' $small --out sticky/mine.onnx
+            gradus=$root
+        fi
+    fi
     expect 1 '.-validation digits,count=0: there are no samples to validate on' \
         train --model lenet --data digits,count=100 --validation digits,count=0
     expect 1 '.-data digits,count=0: there are no samples' train --model lenet --data digits,count=0

@@ -1,5 +1,6 @@
 /* train.c - gradus train: trains a net on data and saves it. */
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,21 +192,62 @@ static void print_json(const gd_history *h, const model_info *a, gd_module *net)
     json_line();
 }
 
+/* A file is written beside its final name, NAME.tmp-16, and then renamed. */
+static int check_name(const char *name, const char *path, const char *folder) {
+    const char *slash = strrchr(path, '/');
+    const size_t length = strlen(slash ? slash + 1 : path), more = strlen(".tmp-16");
+    const long most = pathconf(folder, _PC_NAME_MAX);
+    if (most < 0 || length + more <= (size_t)most) return DONE;
+    return fail("--%s %s: the name has %zu characters; at most %ld fit, as the file has %zu more "
+                "while it is written",
+                name, path, length, most - (long)more, more);
+}
+
+/* Whether the file can be replaced by a new one: in a sticky folder, such as /tmp, only the owner of
+ * one of them may. */
+static int check_replaceable(const char *name, const char *path, const char *folder,
+                             const struct stat *above) {
+    struct stat file;
+    if (stat(path, &file) != 0) return DONE;
+    if (S_ISDIR(file.st_mode)) return fail("--%s %s: it is a folder", name, path);
+    if (!S_ISREG(file.st_mode))
+        return fail("--%s %s: it exists and is no regular file; give the name of a new file", name,
+                    path);
+    const uid_t user = geteuid();
+    if (user == 0 || file.st_uid == user || above->st_uid == user || !(above->st_mode & S_ISVTX))
+        return DONE;
+    return fail(
+        "--%s %s: it belongs to another user, and in the sticky folder %s only that one can "
+        "replace it; give another name",
+        name, path, folder);
+}
+
+/* The path of the file that is written: a link is followed, if there is a file. */
+static bool find_target(const char *path, char target[PATH_MAX]) {
+    struct stat info;
+    const bool link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+    char *real = link ? realpath(path, NULL) : NULL;
+    const int length = snprintf(target, PATH_MAX, "%s", real ? real : path);
+    free(real);
+    return length < PATH_MAX;
+}
+
 /* Whether a file can be written; said before the training. */
 static int check_writable(const char *name, const char *path) {
-    char folder[4096];
-    struct stat info;
+    char target[PATH_MAX], folder[PATH_MAX], probe[PATH_MAX + 32];
+    struct stat above;
     if (!path) return DONE;
-    snprintf(folder, sizeof folder, "%s", path);
+    if (!find_target(path, target)) return fail("--%s %s: the path is too long", name, path);
+    strcpy(folder, target);
     char *slash = strrchr(folder, '/');
     if (slash) slash[slash == folder] = '\0';
     else strcpy(folder, ".");
-    if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
+    if (stat(folder, &above) != 0 || !S_ISDIR(above.st_mode))
         return fail("--%s %s: there is no folder %s", name, path, folder);
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return fail("--%s %s: it is a folder", name, path);
+    int code = check_replaceable(name, path, folder, &above);
+    if (code == DONE) code = check_name(name, target, folder);
+    if (code != DONE) return code;
     /* permissions do not tell for root, and for file systems that make no files */
-    char probe[4200];
     snprintf(probe, sizeof probe, "%s/.gradus-XXXXXX", folder);
     const int file = mkstemp(probe);
     if (file < 0)
