@@ -315,6 +315,12 @@ resume)
     expect 0 '' train --model mlp --data digits,count=100 --epochs 1 --out w.safetensors --quiet
     expect 1 "weights was not given, and now it is 'w.safetensors'" $run --epochs 4 --resume --weights w.safetensors
     expect 0 'the run in run has already ended: it has 3 epochs' $run --epochs 3 --resume
+    # the newest checkpoint is damaged: the settings are those of the one that the run continues from
+    cp -r run damaged
+    for file in damaged/step-*; do newest=$file; done
+    head -c 1000 "$newest" >short && mv short "$newest"
+    expect 1 "batch was '64', and now it is '32'" $run --checkpoints damaged --epochs 4 --resume --batch 32
+    expect 0 'resuming from step' $run --checkpoints damaged --epochs 4 --resume
     expect 0 'the run continues with the same samples' $run --data digits,seed=0,count=300 --epochs 4 --resume
     # a file that has changed in place, and one that was moved
     printf 'x,y\n' >d.csv

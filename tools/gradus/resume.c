@@ -119,29 +119,45 @@ static int64_t step_of(const char *name) {
     return strcmp(end, ".safetensors") == 0 ? step : -1;
 }
 
-/* Reads the settings of the newest checkpoint. False: there are none. */
-static bool read_settings(const char *folder) {
-    char newest[256] = "", path[4400];
+/* The newest checkpoint with fewer steps than *step, which becomes its own. False: there is none. */
+static bool find_checkpoint(const char *folder, int64_t *step, char path[4400]) {
+    int64_t best = -1;
     DIR *dir = opendir(folder);
-    for (struct dirent *e; dir && (e = readdir(dir));)
-        if (step_of(e->d_name) > step_of(newest)) snprintf(newest, sizeof newest, "%s", e->d_name);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        const int64_t at = step_of(e->d_name);
+        if (at <= best || at >= *step) continue;
+        snprintf(path, 4400, "%.4096s/%s", folder, e->d_name);
+        best = at;
+    }
     if (dir) closedir(dir);
-    if (!*newest) return false;
-    snprintf(path, sizeof path, "%.4096s/%s", folder, newest);
-    gd_tensor *bytes =
-        gd_to_device(gd_zeros(gd_dims(sizeof s.saved), .dtype = GD_U8), gd_device_get("cpu"));
-    gd_load_report report = {.loaded = 0};
-    gd_load_state_with(path, gd_parts(gd_part("callback.settings.bytes", bytes)),
-                       .partial = &report);
-    const bool found =
-        !gd_failed() && report.loaded == 1 && gd_copy_to(bytes, s.saved, sizeof s.saved) == GD_OK;
-    gd_clear_error(); /* gd_fit looks for a checkpoint that is not damaged */
+    *step = best;
+    return best >= 0;
+}
+
+/* Reads the settings of the checkpoint from which gd_fit continues, the newest that is not damaged.
+ * False: there are none. */
+static bool read_settings(const char *folder) {
+    char path[4400];
+    bool found = false, damaged = true;
+    for (int64_t step = INT64_MAX; damaged && find_checkpoint(folder, &step, path);) {
+        GD_SCOPE;
+        gd_load_report report = {.loaded = 0};
+        gd_tensor *bytes =
+            gd_to_device(gd_zeros(gd_dims(sizeof s.saved), .dtype = GD_U8), gd_device_get("cpu"));
+        gd_load_state_with(path, gd_parts(gd_part("callback.settings.bytes", bytes)),
+                           .partial = &report);
+        damaged = gd_failed();
+        found =
+            !damaged && report.loaded == 1 && gd_copy_to(bytes, s.saved, sizeof s.saved) == GD_OK;
+        gd_clear_error(); /* gd_fit says what is damaged */
+    }
     return found;
 }
 
 /* --- comparing -------------------------------------------------------------------------------- */
 
-static bool is_same(int i) { return s.saved[i].hash == s.now[i].hash; }
+/* A checkpoint of a program that did not have the setting has zeros. */
+static bool is_same(int i) { return s.saved[i].hash == s.now[i].hash || !s.saved[i].hash; }
 
 static const char *shown(const setting *of, char text[SHOWN + 2]) {
     if (!*of->value) return "not given";
