@@ -321,6 +321,12 @@ resume)
     head -c 1000 "$newest" >short && mv short "$newest"
     expect 1 "batch was '64', and now it is '32'" $run --checkpoints damaged --epochs 4 --resume --batch 32
     expect 0 'resuming from step' $run --checkpoints damaged --epochs 4 --resume
+    # another kind of device: said, and not again
+    cp -r run device
+    expect 0 "device was 'cpu', and now it is 'test'; the run continues with the new one, and its result has other bits" \
+        $run --checkpoints device --epochs 4 --resume --device test
+    expect 0 '' $run --checkpoints device --epochs 5 --resume --device test
+    grep -q 'device was' err && { echo 'the device is named twice'; failures=$((failures + 1)); }
     expect 0 'the run continues with the same samples' $run --data digits,seed=0,count=300 --epochs 4 --resume
     # a file that has changed in place, and one that was moved
     printf 'x,y\n' >d.csv
@@ -331,7 +337,39 @@ resume)
     cp d.csv e.csv
     expect 0 'the same samples' $run --data csv:e.csv,target=y --epochs 2
     sed -i 's/^0,0$/0,1/' e.csv
-    expect 1 'the data was' $run --data csv:e.csv,target=y --epochs 3
+    expect 1 'the samples of csv:e.csv,target=y have changed' $run --data csv:e.csv,target=y --epochs 3
+    expect 1 'There are as many as before, 36 samples, validated on 4' $run --data csv:e.csv,target=y --epochs 3
+    # every sample counts, wherever it is
+    run="train --model mlp --checkpoints many --resume"
+    i=0
+    while [ $i -lt 1000 ]; do echo "$i,$((3 * i))" && i=$((i + 1)); done | sed '1i x,y' >many.csv
+    cp many.csv original.csv
+    expect 0 '' $run --data csv:many.csv,target=y --epochs 1 --quiet
+    for i in 3 500 998; do
+        sed "s/^$i,.*/$i,1/" original.csv >many.csv
+        expect 1 'the samples of csv:many.csv,target=y have changed' $run --data csv:many.csv,target=y --epochs 2
+    done
+    head -n 1000 original.csv >many.csv
+    expect 1 "the data was '900 samples, validated on 100', and now it is '899 samples, validated on 100'" \
+        $run --data csv:many.csv,target=y --epochs 2
+    # two long names with the same beginning
+    name=$(printf '%090d' 0)
+    cp original.csv $name-a.csv && sed 's/^3,.*/3,1/' original.csv >$name-b.csv
+    run="train --model mlp --checkpoints long --resume"
+    expect 0 '' $run --data csv:$name-a.csv,target=y --epochs 1 --quiet
+    expect 1 "data begins as before, with 'csv:$name.', but has changed" $run --data csv:$name-b.csv,target=y --epochs 2
+    # validation that has moved
+    run="train --model mlp --checkpoints moved --resume --data csv:original.csv,target=y"
+    expect 0 '' $run --validation csv:d.csv --epochs 1 --quiet
+    cp d.csv d2.csv
+    expect 0 "validation was 'csv:d.csv', and now it is 'csv:d2.csv'; the run continues with the same samples" \
+        $run --validation csv:d2.csv --epochs 2
+    expect 1 "validation was 'csv:d2.csv', and now it is 'csv:e.csv'; the result would" $run --validation csv:e.csv --epochs 3
+    # more samples than are compared
+    run="train --model mlp --checkpoints large --resume --data digits,count=25000 --split 0 --steps 1 --batch 8"
+    expect 0 '' $run
+    grep -q 'compared' err && { echo 'compared with no checkpoint'; failures=$((failures + 1)); }
+    expect 0 'in large, 12500 of 25000 samples were compared; a change of others goes unnoticed' $run
     ;;
 look)
     expect 0 '61,706 parameters' summary lenet

@@ -1,5 +1,6 @@
 /* resume.c - settings that checkpoints keep, so that a run is not resumed with others. */
 #include <dirent.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,9 +18,12 @@ static struct {
     setting saved[MAX_SETTINGS];
     setting now[MAX_SETTINGS];
     const char *option[MAX_SETTINGS];
-    const char *kept[MAX_SETTINGS]; /* what a resumed run uses instead of a new value; NULL: none */
+    const char
+        *said[MAX_SETTINGS]; /* with what a run continues in spite of a new value; NULL: not */
+    bool kept[MAX_SETTINGS]; /* the checkpoint's value */
     int count;
-    int source, samples; /* the settings of --data and of the samples themselves */
+    int source, validation, samples; /* the settings of both data, and of the samples themselves */
+    int64_t compared, total;         /* samples */
     bool has_trained;
 } s;
 
@@ -42,11 +46,17 @@ void add_setting(const char *name, const char *value) {
     if (!value) value = "";
     put_setting(name, value, hash_bytes(hash_start, value, strlen(value)));
     if (strcmp(name, "--data") == 0) s.source = s.count - 1;
+    if (strcmp(name, "--validation") == 0) s.validation = s.count - 1;
+}
+
+void add_open_setting(const char *name, const char *value, const char *said) {
+    add_setting(name, value);
+    s.said[s.count - 1] = said;
 }
 
 void add_kept_setting(const char *name, const char *value, const char *kept) {
-    add_setting(name, value);
-    s.kept[s.count - 1] = kept;
+    add_open_setting(name, value, kept);
+    s.kept[s.count - 1] = true;
 }
 
 void add_setting_number(const char *name, double value) {
@@ -56,22 +66,37 @@ void add_setting_number(const char *name, double value) {
     add_setting(name, text);
 }
 
-/* The bits of some samples: all, if there are few. */
+/* The bits of a sample; adds its size to *total. */
+static uint64_t hash_sample(uint64_t hash, gd_dataset *dataset, int64_t i, double *total) {
+    GD_SCOPE;
+    const gd_tensors sample = gd_dataset_get(dataset, i);
+    for (int64_t k = 0; k < sample.count && !gd_failed(); k++) {
+        gd_tensor *t = gd_contiguous(sample.at[k]);
+        const size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+        void *bits = malloc(bytes + 1);
+        hash = hash_bytes(hash, &bytes, sizeof bytes);
+        if (bits && gd_copy_to(t, bits, bytes) == GD_OK) hash = hash_bytes(hash, bits, bytes);
+        free(bits);
+        *total += (double)bytes;
+    }
+    return hash;
+}
+
+/* The bits of all samples, or of every second, third, ... one if all are too many. */
 static uint64_t hash_samples(uint64_t hash, gd_dataset *dataset) {
-    enum { PROBES = 128 };
-    const int64_t count = gd_dataset_count(dataset), step = count / PROBES + 1;
+    const double most = 64e6; /* bytes */
+    const int64_t count = gd_dataset_count(dataset);
+    double bytes = 0, limit = 2 * most;
+    int64_t step = 1;
     hash = hash_bytes(hash, &count, sizeof count);
     for (int64_t i = 0; i < count && !gd_failed(); i += step) {
-        GD_SCOPE;
-        const gd_tensors sample = gd_dataset_get(dataset, i);
-        for (int64_t k = 0; k < sample.count && !gd_failed(); k++) {
-            gd_tensor *t = gd_contiguous(sample.at[k]);
-            const size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
-            void *bits = malloc(bytes + 1);
-            if (bits && gd_copy_to(t, bits, bytes) == GD_OK) hash = hash_bytes(hash, bits, bytes);
-            free(bits);
-        }
+        hash = hash_sample(hash, dataset, i, &bytes);
+        s.compared++;
+        if (i == 0 && bytes * (double)count > most)
+            step = (int64_t)ceil(bytes * (double)count / most);
+        for (; bytes > limit; limit *= 2) step *= 2; /* later samples are larger than the first */
     }
+    s.total += count;
     return hash;
 }
 
@@ -165,21 +190,52 @@ static const char *shown(const setting *of, char text[SHOWN + 2]) {
     return text;
 }
 
-int check_settings(const char *folder) {
+/* "--batch was '64', and now it is '32'" */
+static const char *describe_change(int i, char text[400]) {
     char before[SHOWN + 2], now[SHOWN + 2];
+    if (strcmp(s.saved[i].value, s.now[i].value) == 0)
+        snprintf(text, 400, "%s begins as before, with %s, but has changed", s.option[i],
+                 shown(&s.now[i], now));
+    else
+        snprintf(text, 400, "%s was %s, and now it is %s", s.option[i], shown(&s.saved[i], before),
+                 shown(&s.now[i], now));
+    return text;
+}
+
+/* There are as many samples as before. */
+static int fail_for_samples(const char *folder) {
+    const char *validation = s.now[s.validation].value;
+    return fail(
+        "--resume: in %s, the samples of %s%s%s have changed. There are as many as before, "
+        "%s, but some values differ; the result would not be that of one run. Give the same "
+        "data, or another folder to --checkpoints",
+        folder, s.now[s.source].value, *validation ? " or of --validation " : "", validation,
+        s.now[s.samples].value);
+}
+
+int check_settings(const char *folder) {
+    char change[400];
     if (!read_settings(folder)) return DONE;
+    const bool all = s.compared == s.total;
     for (int i = 0; i < s.count; i++) {
         if (is_same(i)) continue;
-        const bool moved = i == s.source && is_same(s.samples);
-        const char *instead = moved ? "the same samples" : s.kept[i];
-        if (!instead)
+        const bool moved = (i == s.source || i == s.validation) && is_same(s.samples);
+        const char *with = !moved ? s.said[i]
+                           : all  ? "the same samples"
+                                  : "samples that are the same where they were compared";
+        if (!with && i == s.samples && strcmp(s.saved[i].value, s.now[i].value) == 0)
+            return fail_for_samples(folder);
+        if (!with)
             return fail(
-                "--resume: in %s, %s was %s, and now it is %s; the result would not be that "
-                "of one run. Give the same options, or another folder to --checkpoints",
-                folder, s.option[i], shown(&s.saved[i], before), shown(&s.now[i], now));
-        fprintf(stderr,
-                "gradus: --resume: %s was %s, and now it is %s; the run continues with %s\n",
-                s.option[i], shown(&s.saved[i], before), shown(&s.now[i], now), instead);
+                "--resume: in %s, %s; the result would not be that of one run. Give the same "
+                "options, or another folder to --checkpoints",
+                folder, describe_change(i, change));
+        fprintf(stderr, "gradus: --resume: %s; the run continues with %s\n",
+                describe_change(i, change), with);
     }
+    if (!all)
+        note("--resume: in %s, %lld of %lld samples were compared; a change of others goes "
+             "unnoticed",
+             folder, (long long)s.compared, (long long)s.total);
     return DONE;
 }

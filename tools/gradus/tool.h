@@ -150,7 +150,9 @@ int predict_text(gd_module *net, const model_info *a, const predict_options *o);
  * others. */
 void add_setting(const char *name, const char *value);
 void add_setting_number(const char *name, double value);
-/* A setting of which a checkpoint has its own value; `kept` says so in a line. */
+/* A setting that may change; a line says with what the run continues. */
+void add_open_setting(const char *name, const char *value, const char *said);
+/* A setting of which a checkpoint has its own value, with which the run continues. */
 void add_kept_setting(const char *name, const char *value, const char *kept);
 /* The samples themselves: data may have moved, or changed in place. */
 void add_data_setting(const data *d);

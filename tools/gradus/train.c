@@ -155,6 +155,10 @@ static void add_settings(const data *d, gd_loader *train, const char *model) {
     if (isnan(o.lr)) *text = '\0';
     else snprintf(text, sizeof text, "%g", o.lr);
     add_kept_setting("--lr", text, "the rate of its checkpoint");
+    const char *device = gd_device_name(gd_default_device());
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(device, ":"), device);
+    add_open_setting("--device", text,
+                     "the new one, and its result has other bits than that of one device");
 }
 
 static gd_history *fit_net(gd_module *net, gd_loader *train, gd_loader *test) {
@@ -332,6 +336,7 @@ static int train_net(gd_module *net, const data *d, model_info *a) {
     const char *model = a->model[0] ? a->model : o.model;
     print_plan(model, d);
     if (o.checkpoints) add_settings(d, train, model);
+    if (gd_failed()) return failed();
     int code = o.resume ? check_settings(o.checkpoints) : DONE;
     if (code != DONE) return code;
     if (o.profile) gd_profiler_start();
