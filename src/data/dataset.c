@@ -81,7 +81,8 @@ static gd_dataset *open_dataset(const char *site, const gd_factory *factory, voi
     GD_CALLED_FROM(site);
     GD_ON_CPU; /* where samples are, whatever the default device */
     const gd_dataset_rules *rules = factory->rules;
-    gd_status status = gd_check_ranges(factory, options, "gd_dataset_");
+    const gd_status ranges = gd_check_ranges(factory, options, "gd_dataset_");
+    gd_status status = ranges;
     if (status == GD_OK && rules->check) status = rules->check(options);
     gd_dataset *d = status == GD_OK ? gd_dataset_bare(factory->record.name, rules, NULL, 0) : NULL;
     if (d) {
@@ -96,7 +97,8 @@ static gd_dataset *open_dataset(const char *site, const gd_factory *factory, voi
         gd_free(options);
         if (status == GD_OK) status = GD_E_MEMORY;
     }
-    if (status != GD_OK) gd_error_prefix("gd_dataset_%s: ", factory->record.name);
+    if (status != GD_OK && ranges == GD_OK)
+        gd_error_prefix("gd_dataset_%s: ", factory->record.name);
     return gd_dataset_finish(site, d, status);
 }
 

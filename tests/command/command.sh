@@ -115,6 +115,7 @@ mistakes)
     expect 1 '.-validation digits,count=0: there are no samples to validate on' \
         train --model lenet --data digits,count=100 --validation digits,count=0
     expect 1 '.-data digits,count=0: there are no samples' train --model lenet --data digits,count=0
+    expect 1 '^gradus: gd_dataset_digits: count is -3; it must be in' train --model lenet --data digits,count=-3
     # no failure ends in a line of the command's source
     for command in 'train --model lenet --data mnist:nowhere' 'train --model lent --data digits' \
         'train --model lenet --data digits,count=100 --optimizer adamm' 'eval no.onnx --data digits' \
