@@ -115,7 +115,19 @@ mistakes)
     expect 1 '.-validation digits,count=0: there are no samples to validate on' \
         train --model lenet --data digits,count=100 --validation digits,count=0
     expect 1 '.-data digits,count=0: there are no samples' train --model lenet --data digits,count=0
+    # a failure names the dataset once, and what progress shows is not logged as well
     expect 1 '^gradus: gd_dataset_digits: count is -3; it must be in' train --model lenet --data digits,count=-3
+    expect 0 '' train --model mlp --data digits,count=100 --epochs 1 --checkpoints again --quiet
+    expect 0 "moved 1 checkpoint of an earlier run" train --model mlp --data digits,count=100 --epochs 1 --checkpoints again
+    [ "$(grep -c 'moved' err)" -eq 1 ] || { echo 'the moved checkpoints are named twice'; cat err; failures=$((failures + 1)); }
+    expect 0 'warning: again: moved 1 checkpoint of an earlier run' \
+        train --model mlp --data digits,count=100 --epochs 1 --checkpoints again --quiet
+    printf '#!/bin/sh\ntrap "" XFSZ\nulimit -f 16\nexec "%s" "$@"\n' "$gradus" >small_files && chmod 755 small_files
+    root=$gradus gradus=./small_files
+    expect 0 'is not saved, and training continues' train --model mlp --data digits,count=100 --epochs 2 --checkpoints full
+    [ "$(grep -c 'step 2 is not saved' err)" -eq 1 ] ||
+        { echo 'a failed save is named twice'; cat err; failures=$((failures + 1)); }
+    gradus=$root
     # no failure ends in a line of the command's source
     for command in 'train --model lenet --data mnist:nowhere' 'train --model lent --data digits' \
         'train --model lenet --data digits,count=100 --optimizer adamm' 'eval no.onnx --data digits' \

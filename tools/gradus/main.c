@@ -78,12 +78,23 @@ void note(const char *format, ...) {
     va_end(args);
 }
 
+/* Whether the progress of a training shows the message, too. */
+static bool is_shown(const char *message) {
+    static const char *const beginnings[] = {"gd_fit: stopped", "resumed from step"},
+                             *const parts[] = {" is not saved, and training continues: ",
+                                               " are lost, and training continues: ",
+                                               " of an earlier run to its folder '"};
+    bool shown = false;
+    for (int i = 0; i < 2; i++)
+        shown |= strncmp(message, beginnings[i], strlen(beginnings[i])) == 0;
+    for (int i = 0; i < 3 && !common.quiet; i++) shown |= strstr(message, parts[i]) != NULL;
+    return shown;
+}
+
 /* Prints the log of the library: warnings always, notices unless --quiet. */
 static void log_line(gd_log_level level, const char *message, void *user) {
     (void)user;
-    if (strncmp(message, "gd_fit: stopped", 15) == 0 ||
-        strncmp(message, "resumed from step", 17) == 0)
-        return; /* the progress shows it */
+    if (is_shown(message)) return;
     if (level >= GD_LOG_WARNING) fprintf(stderr, "gradus: warning: %s\n", message);
     else if (level == GD_LOG_INFO && !common.quiet) fprintf(stderr, "gradus: %s\n", message);
 }
