@@ -245,6 +245,12 @@ tables)
     expect 1 'is a missing value; the training table was read without missing=mean' predict p.onnx missing.csv
     printf 'size,city,rooms\n1,Rome,2\n' >new.csv
     expect 1 "line 2, column 2 (city): 'Rome' is a category that the training table does not have" predict p.onnx new.csv
+    # a file that is no table: its bytes do not reach the terminal, and JSON stays JSON
+    printf 'P5 28 28 255 \377\033[31m\302\2331m\177\303\274,\n1,2\n' >image.pgm
+    expect 1 'it has P5 28 28 255 .xff.x1b\[31m.xc2.x9b1m.x7fü' predict p.onnx image.pgm
+    LC_ALL=C grep -q "$(printf '[\001-\010\033\177\377]')" err && { echo 'raw bytes of a file are printed'; failures=$((failures + 1)); }
+    expect 1 '"error":.*255 .ufffd.u001b' predict p.onnx image.pgm --json
+    check_json
     # a line for each row, also of a model whose training table left rows out
     { cat t.csv; echo '7,,1,2'; } >drop.csv
     expect 0 '60 samples' train --model mlp --data csv:drop.csv,target=price,missing=drop --epochs 1 --split 0 --out drop.onnx

@@ -10,12 +10,14 @@ static int depth;
 
 static void print_string(const char *s) {
     putchar('"');
-    for (; *s; s++) {
+    for (size_t length; *s; s += length ? length : 1) {
         const unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') printf("\\%c", c);
+        length = utf8_length(s);
+        if (!length) fputs("\\ufffd", stdout); /* it replaces what is no character */
+        else if (c == '"' || c == '\\') printf("\\%c", c);
         else if (c == '\n') fputs("\\n", stdout);
         else if (c < 0x20) printf("\\u%04x", c);
-        else putchar(c);
+        else printf("%.*s", (int)length, s);
     }
     putchar('"');
 }

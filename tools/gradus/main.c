@@ -25,6 +25,34 @@ const option common_options[] = {
     {"help", FLAG, NULL, NULL, "show this text"},
     {0}};
 
+size_t utf8_length(const char *text) {
+    const unsigned char *p = (const unsigned char *)text;
+    if (*p < 0x80) return 1;
+    const size_t length = *p < 0xC2 ? 0 : *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : *p < 0xF5 ? 4 : 0;
+    for (size_t i = 1; i < length; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    /* longer than needed, half of a pair, or too large */
+    if ((*p == 0xE0 && p[1] < 0xA0) || (*p == 0xED && p[1] >= 0xA0) ||
+        (*p == 0xF0 && p[1] < 0x90) || (*p == 0xF4 && p[1] >= 0x90))
+        return 0;
+    return length;
+}
+
+void print_safely(FILE *out, const char *text) {
+    for (size_t length; *text; text += length) {
+        const unsigned char c = (unsigned char)*text, next = (unsigned char)text[1];
+        length = utf8_length(text);
+        const bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F ||
+                             (c == 0xC2 && next < 0xA0); /* U+0080 to U+009F */
+        if (length && !control) {
+            fprintf(out, "%.*s", (int)length, text);
+            continue;
+        }
+        if (!length) length = 1;
+        for (size_t i = 0; i < length; i++) fprintf(out, "\\x%02x", (unsigned char)text[i]);
+    }
+}
+
 void print_wrapped(const char *text, int indent, int width) {
     int column = indent;
     while (*text) {
@@ -50,7 +78,9 @@ static int print_failure(const char *message, gd_status status) {
         json_end();
         json_line();
     }
-    fprintf(stderr, "gradus: %s\n", message);
+    fputs("gradus: ", stderr);
+    print_safely(stderr, message);
+    fputc('\n', stderr);
     return FAILED;
 }
 
@@ -69,13 +99,15 @@ int fail(const char *format, ...) {
 }
 
 void note(const char *format, ...) {
+    char message[2000];
     va_list args;
     if (common.quiet) return;
     va_start(args, format);
-    fputs("gradus: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    fputs("gradus: ", stderr);
+    print_safely(stderr, message);
+    fputc('\n', stderr);
 }
 
 /* Whether the progress of a training shows the message, too. */
@@ -95,8 +127,10 @@ static bool is_shown(const char *message) {
 static void log_line(gd_log_level level, const char *message, void *user) {
     (void)user;
     if (is_shown(message)) return;
-    if (level >= GD_LOG_WARNING) fprintf(stderr, "gradus: warning: %s\n", message);
-    else if (level == GD_LOG_INFO && !common.quiet) fprintf(stderr, "gradus: %s\n", message);
+    if (level < GD_LOG_INFO || (level == GD_LOG_INFO && common.quiet)) return;
+    fputs(level >= GD_LOG_WARNING ? "gradus: warning: " : "gradus: ", stderr);
+    print_safely(stderr, message);
+    fputc('\n', stderr);
 }
 
 static void print_overview(FILE *out) {

@@ -33,6 +33,11 @@ int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints a line to stderr, unless --quiet. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The bytes of the UTF-8 character that begins here; 0: none does. */
+size_t utf8_length(const char *text);
+/* Prints a text that may contain bytes of a file: what would control a terminal, or is no character,
+ * as \x1b. */
+void print_safely(FILE *out, const char *text);
 /* Prints text wrapped at `width` columns and a newline; later lines are indented by `indent`. */
 void print_wrapped(const char *text, int indent, int width);
 
