@@ -164,6 +164,15 @@ class Folders(unittest.TestCase):
         self.assertIn("tools/cuda_folder.sh OUTPUT_VARIABLE CUDA_PACKAGES", cmake)
         self.assertNotIn("ENV{HOME}", cmake)
 
+    def test_relative_folders_are_ignored_as_by_the_library(self):
+        def folder(**variables):
+            return subprocess.run(["sh", TOOLS / "cuda_folder.sh"], env={"PATH": "/usr/bin:/bin"} | variables, text=True, check=True,
+                                  stdout=subprocess.PIPE).stdout.strip()
+        self.assertEqual(folder(GRADUS_CUDA_PACKAGES="/a", XDG_CACHE_HOME="/b", HOME="/c"), "/a")
+        self.assertEqual(folder(GRADUS_CUDA_PACKAGES="a", XDG_CACHE_HOME="/b", HOME="/c"), "/b/gradus/cuda")
+        self.assertEqual(folder(GRADUS_CUDA_PACKAGES="a", XDG_CACHE_HOME="b", HOME="/c"), "/c/.cache/gradus/cuda")
+        self.assertEqual(folder(GRADUS_CUDA_PACKAGES="./a", XDG_CACHE_HOME="../b", HOME="~"), f"{TOOLS.parent}/.cache/gradus/cuda")
+
 
 if __name__ == "__main__":
     if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False).returncode:
