@@ -2,9 +2,6 @@
  * devices, which are such a function. */
 #include "autograd/function.h"
 
-#include <string.h>
-
-#include "core/alloc.h"
 #include "dispatch/autocast.h"
 
 void gd_save(gd_context *context, gd_tensor *t) {
@@ -150,24 +147,7 @@ gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors
 
 /* --- moving between devices: a function whose backward moves back ----------------------------- */
 
-static gd_tensor *move_tensor(gd_tensor *t, gd_device *device) {
-    const size_t bytes = (size_t)gd_numel(t->rank, t->dims) * gd_dtype_size((gd_dtype)t->dtype);
-    const bool direct = t->device->api->host_reads && gd_is_row_major(t->rank, t->dims, t->strides);
-    void *host = direct ? NULL : gd_malloc(bytes);
-    gd_status status = direct || host
-                           ? GD_OK
-                           : gd_fail(GD_E_MEMORY, "gd_to_device: no memory for %zu bytes", bytes);
-    if (status == GD_OK && !direct) status = gd_copy_out(t, host, bytes);
-    gd_tensor *copy = NULL;
-    if (status == GD_OK)
-        copy = gd_tensor_from_host(device, (gd_dtype)t->dtype, t->rank, t->dims,
-                                   direct ? gd_view_of(t).data : host);
-    gd_free(host);
-    if (copy) return copy;
-    return gd_tensor_fail(status == GD_OK ? gd_this_thread.latest : status);
-}
-
-static void move_forward(gd_context *c) { c->y[0] = move_tensor(c->x[0], c->user); }
+static void move_forward(gd_context *c) { c->y[0] = gd_tensor_copy_on(c->x[0], c->user); }
 static void move_backward(gd_context *c) {
     c->gx[0] = gd_to_device(c->gy[0], gd_tensor_device(c->x[0]));
 }

@@ -67,7 +67,12 @@ static gd_status record_call(gd_invocation *call) {
     return GD_OK;
 }
 
-static void __attribute__((constructor)) register_tape(void) { gd_record_hooks.tape = record_call; }
+static gd_tensor *move(gd_tensor *t, gd_device *device) { return gd_to_device(t, device); }
+
+static void __attribute__((constructor)) register_tape(void) {
+    gd_record_hooks.tape = record_call;
+    gd_record_hooks.move = move;
+}
 
 /* --- leaves ----------------------------------------------------------------------------------- */
 

@@ -424,6 +424,23 @@ gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes) {
     return upload_checked(t, data, bytes);
 }
 
+gd_tensor *gd_tensor_copy_on(gd_tensor *t, gd_device *device) {
+    const size_t bytes = bytes_of(t);
+    const bool direct = t->device->api->host_reads && gd_is_row_major(t->rank, t->dims, t->strides);
+    void *host = direct ? NULL : gd_malloc(bytes);
+    gd_status status = direct || host
+                           ? GD_OK
+                           : gd_fail(GD_E_MEMORY, "gd_to_device: no memory for %zu bytes", bytes);
+    if (status == GD_OK && !direct) status = gd_copy_out(t, host, bytes);
+    gd_tensor *copy = NULL;
+    if (status == GD_OK)
+        copy = gd_tensor_from_host(device, (gd_dtype)t->dtype, t->rank, t->dims,
+                                   direct ? gd_view_of(t).data : host);
+    gd_free(host);
+    if (copy) return copy;
+    return gd_tensor_fail(status == GD_OK ? gd_this_thread.latest : status);
+}
+
 gd_status gd_copy_to_at(const char *site, const gd_tensor *t, void *data, size_t bytes) {
     return gd_report(site, gd_copy_out(t, data, bytes));
 }

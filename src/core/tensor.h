@@ -52,6 +52,8 @@ gd_tensor *gd_tensor_new(gd_device *device, gd_dtype dtype, int rank, const int6
  * concurrently with kernels. NULL and a latest failure if it fails. */
 gd_tensor *gd_tensor_from_host(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims,
                                const void *data);
+/* A row-major copy of t on a device; an error tensor if it fails. */
+gd_tensor *gd_tensor_copy_on(gd_tensor *t, gd_device *device);
 /* A copy of a contiguous tensor of the CPU, for gd_device_mark_uploads. */
 gd_tensor *gd_tensor_upload_ahead(gd_device *device, const gd_tensor *t);
 gd_tensor *gd_tensor_view(gd_tensor *base, int rank, const int64_t *dims, const int64_t *strides,

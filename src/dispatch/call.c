@@ -98,7 +98,7 @@ gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inputs, con
 gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src) {
     if (src->device != dst->device) {
         gd_scope *scope = gd_scope_open();
-        gd_tensor *moved = gd_to_device(src, dst->device);
+        gd_tensor *moved = gd_record_hooks.move(src, dst->device);
         gd_status status = moved->kind == GD_FAILED ? gd_failure() : gd_copy_tensor(dst, moved);
         gd_scope_close(&scope);
         return status;

@@ -103,7 +103,7 @@ gd_status gd_call_upload_scalars(const gd_invocation *call, gd_device *device, g
     for (int i = 0; i < call->n_in; i++) {
         in[i] = call->in[i];
         if (!in[i] || in[i]->device == device) continue;
-        in[i] = gd_to_device(in[i], device);
+        in[i] = gd_record_hooks.move(in[i], device);
         if (in[i]->kind == GD_FAILED) return gd_failure();
     }
     return GD_OK;

@@ -13,7 +13,8 @@
 #include "dispatch/call_infer.h"
 #include "dispatch/macs.h"
 
-gd_recorder gd_record_hooks;
+/* A program without autograd needs no tape for moves. */
+gd_recorder gd_record_hooks = {.move = gd_tensor_copy_on};
 char gd_no_graph;
 
 static gd_status dispatch(gd_invocation *call);

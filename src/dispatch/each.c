@@ -99,7 +99,7 @@ static gd_status select_scalars(const gd_each *e, gd_device *device, gd_tensor *
     for (int i = 0; i < e->count; i++) at[i] = e->which[i];
     gd_tensor *index = gd_from_array(gd_dims(e->count), GD_I64, at);
     gd_free(at);
-    if (device != gd_cpu() && index->kind != GD_FAILED) index = gd_to_device(index, device);
+    if (device != gd_cpu() && index->kind != GD_FAILED) index = gd_record_hooks.move(index, device);
     for (int k = 0; k < e->n_scalars; k++) {
         if (scalars[k]->rank == 1) scalars[k] = gd_index_select(scalars[k], 0, index);
         if (scalars[k]->kind == GD_FAILED) return gd_failure();

@@ -161,6 +161,8 @@ typedef struct gd_recorder {
     gd_status (*tape)(gd_invocation *call);
     /* Appends a node instead of running; outputs become symbols. `metas` has the shapes. */
     gd_status (*trace)(gd_invocation *call, const gd_meta *metas);
+    /* gd_to_device: a copy of t on the device, recorded on the tape. */
+    gd_tensor *(*move)(gd_tensor *t, gd_device *device);
 } gd_recorder;
 extern gd_recorder gd_record_hooks;
 

@@ -229,7 +229,7 @@ static bool part_shape(const index_walk *w, gd_shape *shape) {
 static gd_tensor *fit_value(const index_walk *w, gd_tensor *value) {
     if (value->dtype != w->x->dtype) value = gd_cast_at(w->site, value, (gd_dtype)w->x->dtype);
     if (value->kind == GD_VALUE && value->rank == 0 && value->device != w->x->device)
-        value = gd_to_device(value, w->x->device);
+        value = gd_record_hooks.move(value, w->x->device);
     return value;
 }
 

@@ -118,14 +118,21 @@ static gd_tensor *taps_last(gd_tensor *x, int n) {
 }
 
 /* The tap of each maximum, (..., 1): the last NaN, or else the first of the largest elements. */
-static gd_tensor *winning_tap(gd_tensor *windows) {
-    GD_NO_GRAD;
+static gd_tensor *find_winning_tap(gd_tensor *windows) {
     gd_max_with_index_outputs most = gd_max_with_index(windows, -1, .keepdim = true);
     if (!gd_dtype_is_float(gd_tensor_dtype(windows))) return most.indices;
     gd_tensor *taps = gd_positions(1, 0, 0, gd_tensor_dim(windows, -1), 1);
     gd_tensor *nan = gd_max(gd_where(gd_isnan(windows), taps, gd_scalar_int(-1)),
                             .axis = gd_dims(-1), .keepdim = true);
     return gd_where(gd_isnan(most.values), nan, most.indices);
+}
+
+/* The same without recording it on the tape. */
+static gd_tensor *winning_tap(gd_tensor *windows) {
+    gd_this_thread.no_grad++;
+    gd_tensor *tap = find_winning_tap(windows);
+    gd_this_thread.no_grad--;
+    return tap;
 }
 
 /* The index of each tap in its plane: (out_1 .. out_n, taps). */
