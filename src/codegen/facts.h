@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* Record line "control branch": how an op that holds graphs runs (dispatch/control.c,
- * dispatch/deferred_gradients.c). */
+ * autograd/deferred_gradients.c). */
 typedef enum gd_op_control {
     GD_CONTROL_NONE,
     GD_CONTROL_BRANCH,    /* runs one of two functions, depending on a value */

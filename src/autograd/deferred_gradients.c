@@ -33,4 +33,4 @@ static void deferred_gradients_expand(gd_expansion *e) {
         e->y[k] = g.at[k] ? g.at[k] : gd_zeros_like(x.at[k]);
 }
 
-#include "dispatch/deferred_gradients.gen.h"
+#include "autograd/deferred_gradients.gen.h"
