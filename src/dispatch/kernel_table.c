@@ -8,7 +8,7 @@
 #include "core/fork.h"
 #include "gradus/testing.h"
 #include "dispatch/intern.h"
-#include "dispatch/kernel_family.h"
+#include "dispatch/kernel_files.h"
 #include "dispatch/table.h"
 
 static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;

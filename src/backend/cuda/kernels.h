@@ -11,7 +11,7 @@
 #include "backend/cuda/view.h"
 #include "backend/cuda/state.h"
 #include "codegen/dialect_cuda.h"
-#include "dispatch/kernel_family.h"
+#include "dispatch/kernel_files.h"
 
 /* All kernels, in an array that stays valid (kernels.c). */
 gd_status gd_cuda_collect_kernels(const gd_kernel **kernels, int *count);

@@ -272,7 +272,7 @@ static void print_kernel(FILE *out, kernel *k) {
 
 void print_kernel_table(FILE *out, const source *s) {
     int count = 0;
-    fprintf(out, "#include \"dispatch/kernel_family.h\"\n\n"
+    fprintf(out, "#include \"dispatch/kernel_files.h\"\n\n"
                  "static const gd_kernel kernels_of_file_[] = {\n");
     for (int i = 0; i < n_kernels; i++)
         if (kernels[i].source == s) print_kernel(out, &kernels[i]), count++;
@@ -298,7 +298,7 @@ static void write_kernel_table(const char *kind) {
     FILE *out = begin_output(name);
     const char *weak = strcmp(kind, "cpu") == 0 ? "" : " __attribute__((weak))";
     fprintf(out, "/* Written by the build from the blocks of kernels. */\n"
-                 "#include \"dispatch/kernel_family.h\"\n\n");
+                 "#include \"dispatch/kernel_files.h\"\n\n");
     for (int k = 0; k < n_sources; k++)
         if (kind_of(&sources[k]) && strcmp(kind_of(&sources[k]), kind) == 0)
             fprintf(out, "extern const gd_kernel_family gd_kernels_%s%s;\n", sources[k].symbol,

@@ -1,11 +1,11 @@
-/* kernel_family.h - the tables of kernels that the build writes from their blocks.
+/* kernel_files.h - the tables of kernels that the build writes from their blocks.
  *
  * gd_kernel_families_KIND has an entry for each file with kernels for that kind of device. An entry is
  * NULL if the build leaves the file out. The library reads the table of the CPU; a backend, which is
  * a library of its own, reads that of its kind.
  */
-#ifndef GRADUS_DISPATCH_KERNEL_FAMILY_H
-#define GRADUS_DISPATCH_KERNEL_FAMILY_H
+#ifndef GRADUS_DISPATCH_KERNEL_FILES_H
+#define GRADUS_DISPATCH_KERNEL_FILES_H
 
 #include "gradus/extend.h"
 
