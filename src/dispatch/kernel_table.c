@@ -76,14 +76,14 @@ void gd_read_kernels(void) {
     const char *which = getenv("GRADUS_KERNELS");
     reference_only = which && strcmp(which, "reference") == 0;
     bodies_only = which && strcmp(which, "bodies") == 0;
-    for (int f = 0; f < gd_op_family_count; f++)
-        for (int i = 0; i < gd_op_families[f].count; i++) {
-            const gd_op *op = gd_op_families[f].ops[i];
+    for (int f = 0; f < gd_op_file_count; f++)
+        for (int i = 0; i < gd_op_files[f].count; i++) {
+            const gd_op *op = gd_op_files[f].ops[i];
             if (op->reference && !op->base) gd_kernel_insert(op, op->reference);
         }
-    for (int f = 0; f < gd_kernel_family_count_cpu; f++)
-        for (int i = 0; i < gd_kernel_families_cpu[f]->count; i++) {
-            const gd_kernel *kernel = &gd_kernel_families_cpu[f]->kernels[i];
+    for (int f = 0; f < gd_kernel_file_count_cpu; f++)
+        for (int i = 0; i < gd_kernel_files_cpu[f]->count; i++) {
+            const gd_kernel *kernel = &gd_kernel_files_cpu[f]->kernels[i];
             gd_kernel_insert(gd_op_lookup(kernel->op), kernel);
         }
 }

@@ -76,13 +76,13 @@ struct gd_op_state {
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* The generated list: one array of records for each source file. */
-typedef struct gd_op_family {
+/* The generated list: the records of each source file that has some. */
+typedef struct gd_op_file {
     const gd_op *const *ops;
     int count;
-} gd_op_family;
-extern const gd_op_family gd_op_families[];
-extern const int gd_op_family_count;
+} gd_op_file;
+extern const gd_op_file gd_op_files[];
+extern const int gd_op_file_count;
 
 /* Reads the generated lists into the table, once. All public functions that use the table
  * call it. Each kernel call does, so its first test is inline. */

@@ -41,8 +41,8 @@ const gd_op *gd_op_lookup(const char *name) {
 }
 
 static void read_generated_lists(void) {
-    for (int f = 0; f < gd_op_family_count; f++)
-        for (int i = 0; i < gd_op_families[f].count; i++) insert_op(gd_op_families[f].ops[i]);
+    for (int f = 0; f < gd_op_file_count; f++)
+        for (int i = 0; i < gd_op_files[f].count; i++) insert_op(gd_op_files[f].ops[i]);
     gd_read_kernels();
     atomic_store_explicit(&gd_table_is_filled, true, memory_order_release);
 }

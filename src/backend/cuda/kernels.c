@@ -8,15 +8,15 @@ GD_KERNEL_TABLE(cuda);
 gd_status gd_cuda_collect_kernels(const gd_kernel **kernels, int *count) {
     static gd_kernel *all; /* stays when no device is found */
     int n = 0;
-    for (int f = 0; f < gd_kernel_family_count_cuda; f++)
-        if (gd_kernel_families_cuda[f]) n += gd_kernel_families_cuda[f]->count;
+    for (int f = 0; f < gd_kernel_file_count_cuda; f++)
+        if (gd_kernel_files_cuda[f]) n += gd_kernel_files_cuda[f]->count;
     gd_kernel *to = all ? all : gd_cuda_host->allocate((size_t)n * sizeof *all);
     if (!to) return gd_cuda_host->fail(GD_E_MEMORY, "no memory for the table of CUDA kernels");
     *kernels = all = to;
     *count = n;
-    for (int f = 0; f < gd_kernel_family_count_cuda; f++) {
-        const gd_kernel_family *family = gd_kernel_families_cuda[f];
-        for (int i = 0; family && i < family->count; i++) *to++ = family->kernels[i];
+    for (int f = 0; f < gd_kernel_file_count_cuda; f++) {
+        const gd_kernel_file *file = gd_kernel_files_cuda[f];
+        for (int i = 0; file && i < file->count; i++) *to++ = file->kernels[i];
     }
     return GD_OK;
 }

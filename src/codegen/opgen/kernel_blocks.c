@@ -277,8 +277,8 @@ void print_kernel_table(FILE *out, const source *s) {
     for (int i = 0; i < n_kernels; i++)
         if (kernels[i].source == s) print_kernel(out, &kernels[i]), count++;
     fprintf(out,
-            "};\nextern const gd_kernel_family gd_kernels_%s;\n"
-            "const gd_kernel_family gd_kernels_%s = {kernels_of_file_, %d};\n",
+            "};\nextern const gd_kernel_file gd_kernels_%s;\n"
+            "const gd_kernel_file gd_kernels_%s = {kernels_of_file_, %d};\n",
             s->symbol, s->symbol, count);
 }
 
@@ -301,14 +301,13 @@ static void write_kernel_table(const char *kind) {
                  "#include \"dispatch/kernel_files.h\"\n\n");
     for (int k = 0; k < n_sources; k++)
         if (kind_of(&sources[k]) && strcmp(kind_of(&sources[k]), kind) == 0)
-            fprintf(out, "extern const gd_kernel_family gd_kernels_%s%s;\n", sources[k].symbol,
-                    weak);
-    fprintf(out, "\nconst gd_kernel_family *const gd_kernel_families_%s[] = {\n", kind);
+            fprintf(out, "extern const gd_kernel_file gd_kernels_%s%s;\n", sources[k].symbol, weak);
+    fprintf(out, "\nconst gd_kernel_file *const gd_kernel_files_%s[] = {\n", kind);
     int count = 0;
     for (int k = 0; k < n_sources; k++)
         if (kind_of(&sources[k]) && strcmp(kind_of(&sources[k]), kind) == 0)
             fprintf(out, "    &gd_kernels_%s,\n", sources[k].symbol), count++;
-    fprintf(out, "};\nconst int gd_kernel_family_count_%s = %d;\n", kind, count);
+    fprintf(out, "};\nconst int gd_kernel_file_count_%s = %d;\n", kind, count);
     finish_output();
 }
 

@@ -282,15 +282,15 @@ void write_records(void) {
     for (int k = 0; k < n_sources; k++)
         if (sources[k].has_ops)
             fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].symbol);
-    fputs("\nconst gd_op_family gd_op_families[] = {\n", out);
-    int families = 0;
+    fputs("\nconst gd_op_file gd_op_files[] = {\n", out);
+    int files = 0;
     for (int k = 0; k < n_sources; k++) {
         int count = 0;
         for (int i = 0; i < n_ops; i++)
             if (ops[i]->source == &sources[k]) count += 1 + ops[i]->record.inplace_too;
-        if (count) fprintf(out, "    {gd_ops_%s, %d},\n", sources[k].symbol, count), families++;
+        if (count) fprintf(out, "    {gd_ops_%s, %d},\n", sources[k].symbol, count), files++;
     }
-    fprintf(out, "};\nconst int gd_op_family_count = %d;\n", families);
+    fprintf(out, "};\nconst int gd_op_file_count = %d;\n", files);
     finish_output();
     write_kernel_tables();
 }
