@@ -54,9 +54,7 @@ static size_t folder_at(const char *path, int depth, const char **at) {
     return *at && strchr(*at, '/') ? strcspn(*at, "/") : 0;
 }
 
-bool is_room(int room, const char *text) {
-    return room >= 0 && strcmp(rooms.at[room], text) == 0;
-}
+bool is_room(int room, const char *text) { return room >= 0 && strcmp(rooms.at[room], text) == 0; }
 
 place place_of(const char *path) {
     const char *at;

@@ -1,5 +1,7 @@
 /* test_rooms.c - the order of the folders of src/: each uses only those above it in the table of
- * ARCHITECTURE.md, which is the only list of them (rooms.h), and the names and contents of files that the build finds by their folder.
+ * ARCHITECTURE.md, which is the only list of them (rooms.h); and the names and contents of files that
+ * the build finds by their folder. This test reads the sources, test_objects.c what the compiler makes
+ * of them.
  */
 #include "rooms.h"
 
@@ -33,7 +35,7 @@ static void read_sources(void) {
     CHECK(n_sources > 300 && n_sources < MAX_FILES);
 }
 
-/* The file of an #include "..." as a place; room -1: a file of the same folder, a public header, or
+/* The file of an #include as a place; room -1: a file of the same folder, a public header, or
  * one that the build writes. */
 static place included_place(token header) {
     char path[256];
@@ -43,18 +45,28 @@ static place included_place(token header) {
 
 typedef void include_visitor(const source *s, token header, place to);
 
+/* The header of #include "..." or <...> behind the word `include`; kind END: it is a macro. */
+static token header_at(token t) {
+    const size_t length = strcspn(t.at, ">\n");
+    if (token_is(t, "<") && t.at[length] == '>') t = (token){STRING, t.at, length + 1, t.line};
+    if (t.kind != STRING) t.kind = END;
+    return t;
+}
+
 static void each_include(include_visitor *visit) {
     for (int i = 0; i < n_sources; i++) {
         const char *at = sources[i].text;
         int line = 1;
         token before = {.kind = END}, hash = before;
         for (token t; (t = next_token(&at, &line)).kind != END; hash = before, before = t) {
-            if (t.kind != STRING || !token_is(before, "include") || !token_is(hash, "#")) continue;
-            CHECK_SAYING(t.length < 4 || memcmp(t.at, "\"../", 4) != 0,
+            if (!token_is(before, "include") || !token_is(hash, "#")) continue;
+            const token header = header_at(t);
+            if (header.kind == END) continue;
+            CHECK_SAYING(header.length < 4 || memcmp(header.at + 1, "../", 3) != 0,
                          "src/%s:%d: includes %.*s, which is no path below src", sources[i].path,
-                         t.line, (int)t.length, t.at);
-            const place to = included_place(t);
-            if (to.room >= 0) visit(&sources[i], t, to);
+                         t.line, (int)header.length, header.at);
+            const place to = included_place(header);
+            if (to.room >= 0) visit(&sources[i], header, to);
         }
     }
 }
