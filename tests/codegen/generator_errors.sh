@@ -4,17 +4,20 @@
 opgen=$1
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-for kind in cpu cuda abacus; do mkdir -p "$folder/src/ops/family/$kind" "$folder/out/ops/family/$kind"; done
-mkdir -p "$folder/src/backend/cpu" "$folder/src/backend/cuda" "$folder/out/gradus"
+for path in ops/family ops/other backend; do
+    for kind in cpu cuda abacus; do mkdir -p "$folder/src/$path/$kind" "$folder/out/$path/$kind"; done
+done
+rmdir "$folder/src/backend/abacus"
+mkdir -p "$folder/src/backend/test" "$folder/out/backend/test" "$folder/out/gradus"
 failures=0
 
-# expect LINE MESSAGE [NAME [MORE...]] - the text on stdin as ops/family/NAME.c (family) gives this error
+# expect LINE MESSAGE [NAME [MORE...]] - the text on stdin as NAME.c (ops/family/family) gives this error
 # together with the files MORE; an empty message: none.
 expect() {
-    line=$1 message=$2 name=${3:-family}
+    line=$1 message=$2 name=${3:-ops/family/family}
     [ $# -lt 3 ] && shift 2 || shift 3
-    file=$folder/src/ops/family/$name.c
-    { cat; echo "#include \"ops/family/$name.gen.h\""; } >"$file"
+    file=$folder/src/$name.c
+    { cat; echo "#include \"$name.gen.h\""; } >"$file"
     got=$("$opgen" "$folder/out" "$folder/src" "$file" "$@" 2>&1)
     want=${message:+$file:$line: error: $message}
     [ "$got" = "$want" ] && return
@@ -70,10 +73,10 @@ expect 5 "onnx F2: no such input: 'z:float'" <<'END'
 static gd_status fN_infer(gd_infer *i);
 END
 
-# Blocks of kernels for the ops f and g of this file.
+# Blocks of kernels for the ops of this file.
 ops=$folder/src/ops/family/ops.c
 cat >"$ops" <<'END'
-/* ops.c - two ops. */
+/* ops.c - three ops. */
 /*op f(x) -> y  elementwise
  * Doc.
  *   y = x
@@ -82,10 +85,14 @@ cat >"$ops" <<'END'
  * Doc.
  *   y = x
  */
+/*op clone(x) -> y  elementwise
+ * Doc.
+ *   y = x
+ */
 #include "ops/family/ops.gen.h"
 END
-# expect_kernel LINE MESSAGE [NAME] - the same for a file with kernels (cpu/kernels).
-expect_kernel() { expect "$1" "$2" "${3:-cpu/kernels}" "$ops"; }
+# expect_kernel LINE MESSAGE [NAME] - the same for a file with kernels (ops/family/cpu/kernels).
+expect_kernel() { expect "$1" "$2" "${3:-ops/family/cpu/kernels}" "$ops"; }
 
 expect_kernel 0 '' <<'END'
 /* kernels.c - right: the words of a head can go on in lines that are indented further. */
@@ -115,7 +122,7 @@ expect_kernel 3 "there is no op 'h'" <<'END'
  * Doc.
  */
 END
-expect_kernel 4 "there is no op 'ff'" cuda/kernels <<'END'
+expect_kernel 4 "there is no op 'ff'" ops/family/cuda/kernels <<'END'
 /* kernels.c - a misspelled op, on another device. */
 
 static gd_status run_fast(gd_kernel_call *k);
@@ -130,14 +137,14 @@ expect_kernel 2 "there is no op 'f2d'" <<'END'
  */
 END
 expect_kernel 2 "'abacus' is no kind of device: kernels belong in src/backend/KIND/ or src/ops/FAMILY/KIND/" \
-    abacus/kernels <<'END'
+    ops/family/abacus/kernels <<'END'
 /* kernels.c - a folder of an unknown kind. */
 /*kernel f.beads  run run_beads
  * Doc.
  */
 END
 expect_kernel 2 "'family' is no kind of device: kernels belong in src/backend/KIND/ or src/ops/FAMILY/KIND/" \
-    kernels <<'END'
+    ops/family/kernels <<'END'
 /* kernels.c - no folder of a kind. */
 /*kernel f.fast  run run_fast
  * Doc.
@@ -177,6 +184,48 @@ END
 expect_kernel 2 "'f' is not op.variant" <<'END'
 /* kernels.c - no name for the kernel. */
 /*kernel f  run run_fast
+ * Doc.
+ */
+END
+# Folders of kernels: backend/KIND or the op's family.
+expect_kernel 0 '' backend/cuda/kernels <<'END'
+/* kernels.c - what each device has. */
+/*kernel clone.views, elementwise.compiled, elementwise_list.compiled, fused_reduction.blocks
+ *        run run_OP
+ * Doc.
+ */
+END
+expect_kernel 0 '' ops/other/cuda/kernels <<'END'
+/* kernels.c - a kernel of a family for lists of calls, which belong to no family. */
+/*kernel elementwise_list.products  run run_list
+ * Doc.
+ */
+END
+expect_kernel 0 '' backend/test/kernels <<'END'
+/* kernels.c - the test device has its kernels in one folder. */
+/*kernel f.simple  run run_f
+ * Doc.
+ */
+END
+expect_kernel 3 "'f' is an op of src/ops/family/: its kernels belong in src/ops/family/cuda/" \
+    backend/cuda/kernels <<'END'
+/* kernels.c - an op of a family in the folder of a device. */
+/*kernel clone.views,
+ *        f.fast  run run_OP
+ * Doc.
+ */
+END
+expect_kernel 2 "'g' is an op of src/ops/family/: its kernels belong in src/ops/family/cpu/" \
+    ops/other/cpu/kernels <<'END'
+/* kernels.c - an op of another family. */
+/*kernel g.fast  run run_g
+ * Doc.
+ */
+END
+expect_kernel 2 "'clone' is an op of src/ops/family/: its kernels belong in src/ops/family/cpu/" \
+    ops/other/cpu/kernels <<'END'
+/* kernels.c - copies in another family. */
+/*kernel clone.fast  run run_clone
  * Doc.
  */
 END

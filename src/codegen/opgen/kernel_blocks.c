@@ -227,18 +227,40 @@ void add_kernels(source *s, const char *start, const char *end) {
     free(text);
 }
 
-static bool is_known_op(const char *name) {
-    for (int i = 0; i < n_ops; i++)
-        if (strcmp(ops[i]->record.name, name) == 0) return true;
+static bool is_library_op(const char *name) {
     for (int i = 0; i < N_LIBRARY_OPS; i++)
         if (strcmp(library_ops[i], name) == 0) return true;
     return false;
 }
 
+/* The op's kernels are in the folder of its family. Those of `clone` are in backend/KIND: each device
+ * copies with it. Ops of no family may have kernels anywhere, and the test device has all of its
+ * kernels in one folder. */
+static void check_folder(const kernel *k, const op *o) {
+    const char *name = k->source->name, *family = o->source->family;
+    const bool in_backend = strncmp(name, "backend/", 8) == 0;
+    const bool copies = in_backend && strcmp(k->op, "clone") == 0;
+    if (strncmp(o->source->name, "ops/", 4) != 0 || copies || strcmp(k->device, "test") == 0)
+        return;
+    if (in_backend || strcmp(k->source->family, family) != 0)
+        die(k->source->path, k->line,
+            "'%s' is an op of src/ops/%s/: its kernels belong in src/ops/%s/%s/", k->op, family,
+            family, k->device);
+}
+
+static void check_op(const kernel *k) {
+    for (int i = 0; i < n_ops; i++)
+        if (strcmp(ops[i]->record.name, k->op) == 0) {
+            check_folder(k, ops[i]);
+            return;
+        }
+    if (!is_library_op(k->op)) die(k->source->path, k->line, "there is no op '%s'", k->op);
+}
+
 void check_kernels(void) {
     for (int i = 0; i < n_kernels; i++) {
         const kernel *k = &kernels[i];
-        if (!is_known_op(k->op)) die(k->source->path, k->line, "there is no op '%s'", k->op);
+        check_op(k);
         for (int j = 0; j < i; j++)
             if (strcmp(kernels[j].op, k->op) == 0 && strcmp(kernels[j].variant, k->variant) == 0 &&
                 strcmp(kernels[j].device, k->device) == 0)
