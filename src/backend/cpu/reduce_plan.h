@@ -13,6 +13,7 @@
 #ifndef GRADUS_BACKEND_CPU_REDUCE_PLAN_H
 #define GRADUS_BACKEND_CPU_REDUCE_PLAN_H
 
+#include "backend/cpu/loop.h"
 #include "backend/cpu/reduce.h"
 
 enum {
@@ -64,7 +65,5 @@ typedef struct {
 } reduce_job;
 
 void gd_reduce_plan(reduce_job *j, const gd_view *x, const gd_reduction *r);
-
-static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 #endif

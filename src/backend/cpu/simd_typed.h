@@ -5,6 +5,7 @@
  * lanes, and V(add) the function v_add_f32.
  */
 #include "backend/cpu/isa.h"
+#include "backend/cpu/loop.h"
 #include "backend/cpu/vmath.h"
 
 #if defined(FOR_F32)
@@ -50,13 +51,6 @@
 #define TYPED_(name, type)  GD_ISA_FN(name##_##type)
 #define TYPED__(name, type) TYPED_(name, type)
 #define TYPED(name)         TYPED__(name, TYPE) /* TYPED(gd_reducer) is gd_reducer_f32_avx2 */
-
-/* Fully unrolls a loop whose bounds are constants after inlining. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* IOTA: the lane indices 0, 1, 2, ... ROTATE_n: a vector rotated by n lanes. */
 #if LANES == 16

@@ -1,13 +1,39 @@
 /* test_names.c - one name, one thing: no two headers of the library define the same name, and the
  * include guard of a header follows its path.
  *
- * Only names with the library's prefix are compared: all others belong to the files that include
- * their header. A struct that a header only announces may be defined in a source file, so the
- * structs of these count, too.
+ * Names count with and without the library's prefix. Source files may define a type that a header only
+ * announces, so their types with the prefix count, too. Not compared are macros that a header removes
+ * at its end, constants without the prefix, and headers that a file includes several times.
  */
 #include <stdlib.h>
 
 #include "sources.h"
+
+/* --- templates --------------------------------------------------------------------------------- */
+
+/* Headers that a file includes several times. */
+static char templates[32][96];
+static int n_templates;
+
+static void find_templates(const char *path, const char *text, void *user) {
+    static const char begin[] = "#include \"";
+    (void)path, (void)user;
+    for (const char *at = text; (at = strstr(at, begin)); at++) {
+        const size_t length = strcspn(at, "\n");
+        const char *again = at + length;
+        while ((again = strstr(again, begin)) && strncmp(again, at, length + 1) != 0) again++;
+        if (!again || n_templates == 32) continue;
+        const char *name = at + strlen(begin);
+        snprintf(templates[n_templates++], sizeof *templates, "src/%.*s", (int)strcspn(name, "\""),
+                 name);
+    }
+}
+
+static bool is_template(const char *file) {
+    for (int i = 0; i < n_templates; i++)
+        if (strcmp(templates[i], file) == 0) return true;
+    return false;
+}
 
 /* --- what headers define ----------------------------------------------------------------------- */
 
@@ -24,9 +50,11 @@ static int n_definitions;
 typedef struct reader {
     const char *file, *at;
     int line;
-    int depth;                        /* open brackets of all kinds */
-    token last[3];                    /* the tokens before the current one; last[0]: directly */
-    bool in_enum, has_body;           /* has_body: of a struct, union or enum, or a function */
+    int depth;              /* open brackets of all kinds */
+    int angles;             /* open < outside of brackets, of templates */
+    token last[3];          /* the tokens before the current one; last[0]: directly */
+    bool in_enum, has_body; /* has_body: of a struct, union or enum, or a function */
+    bool is_typedef;
     token tag, name, function, inner; /* inner: in (*NAME)( */
 } reader;
 
@@ -38,7 +66,7 @@ static bool is_ours(token t) {
 }
 
 static bool same_text(token a, token b) {
-    return a.length == b.length && memcmp(a.at, b.at, a.length) == 0;
+    return a.kind == b.kind && a.length == b.length && memcmp(a.at, b.at, a.length) == 0;
 }
 
 static bool is_header(const char *path) {
@@ -46,8 +74,10 @@ static bool is_header(const char *path) {
 }
 
 static void define(const reader *r, token t) {
-    if (!is_ours(t)) return;
-    if (!is_header(r->file) && !(r->has_body && r->depth == 0 && same_text(t, r->tag))) return;
+    static const char *const keywords[] = {"struct", "union", "enum", NULL}; /* without a tag */
+    const bool is_type = r->is_typedef || (r->has_body && r->depth == 0 && same_text(t, r->tag));
+    if (t.kind != NAME || is_one_of(t, keywords)) return;
+    if (!is_header(r->file) && !(is_ours(t) && is_type)) return;
     definition *d = &definitions[n_definitions];
     CHECK(n_definitions < MAX_DEFINITIONS && t.length < sizeof d->name);
     if (n_definitions == MAX_DEFINITIONS || t.length >= sizeof d->name) return;
@@ -58,16 +88,24 @@ static void define(const reader *r, token t) {
     n_definitions++;
 }
 
-/* At the # of a directive: defines a macro, and moves behind the line and those that continue it. */
+static void undefine(const reader *r, token t) {
+    for (int i = n_definitions; i-- > 0;)
+        if (strcmp(definitions[i].file, r->file) == 0 && token_is(t, definitions[i].name))
+            definitions[i] = definitions[--n_definitions];
+}
+
+/* At the # of a directive: defines or removes a macro, and moves behind the line and those that
+ * continue it. */
 static void read_directive(reader *r) {
     token t = next_token(&r->at, &r->line);
     if (token_is(t, "define")) define(r, next_token(&r->at, &r->line));
+    if (token_is(t, "undef")) undefine(r, next_token(&r->at, &r->line));
     for (; *r->at && *r->at != '\n'; r->at++)
         if (r->at[0] == '\\' && r->at[1] == '\n') r->at++, r->line++;
 }
 
 static void begin_statement(reader *r) {
-    r->in_enum = r->has_body = false;
+    r->in_enum = r->has_body = r->is_typedef = false;
     r->tag = r->name = r->function = r->inner = r->last[0] = r->last[1] = r->last[2] = none;
 }
 
@@ -95,13 +133,26 @@ static bool is_macro(token t) {
 /* Behind a parenthesis: TYPE (*NAME). */
 static bool declares_pointer(const reader *r) { return r->at[strspn(r->at, " \n")] == '*'; }
 
+/* Skips the parameters of a template. A struct with parameters is that of a template which is defined
+ * elsewhere. */
+static bool skip_angles(reader *r, token t) {
+    if (token_is(t, "<") && r->last[0].kind == NAME && same_text(r->last[0], r->tag)) r->tag = none;
+    if (token_is(t, ";")) r->angles = 0; /* it was no parameter */
+    r->angles += token_is(t, "<");
+    const bool inside = r->angles > 0;
+    r->angles -= inside && token_is(t, ">");
+    return inside;
+}
+
 static void read_outer_token(reader *r, token t) {
     static const char *const tags[] = {"struct", "union", "enum", "class", NULL};
+    if (token_is(t, "typedef")) r->is_typedef = true;
     if (is_one_of(r->last[0], tags)) {
         if (t.kind == NAME) r->tag = t;
         r->in_enum = token_is(r->last[0], "enum");
     }
-    if (token_is(t, "{") && (r->tag.kind == NAME || r->in_enum) && r->function.kind == END) {
+    const bool is_struct = r->tag.kind == NAME || is_one_of(r->last[0], tags);
+    if (token_is(t, "{") && (is_struct || r->in_enum) && r->function.kind == END) {
         r->has_body = true;
         define(r, r->tag);
     }
@@ -116,7 +167,7 @@ static void read_outer_token(reader *r, token t) {
 
 static void read_inner_token(reader *r, token t) {
     if (r->in_enum && r->depth == 1 && t.kind == NAME &&
-        (token_is(r->last[0], "{") || token_is(r->last[0], ",")))
+        (token_is(r->last[0], "{") || token_is(r->last[0], ",")) && is_ours(t))
         define(r, t);
     if (r->depth == 1 && token_is(r->last[0], "*") && token_is(r->last[1], "(") && *r->at == ')')
         r->inner = t;
@@ -124,6 +175,7 @@ static void read_inner_token(reader *r, token t) {
 
 static void read_definitions(const char *path, const char *text, void *user) {
     const char *root = user;
+    if (is_template(path + strlen(root) + 1)) return;
     reader r = {.file = path + strlen(root) + 1, .at = text, .line = 1};
     begin_statement(&r);
     for (token t; (t = next_token(&r.at, &r.line)).kind != END;) {
@@ -135,6 +187,7 @@ static void read_definitions(const char *path, const char *text, void *user) {
             begin_statement(&r);
             continue;
         }
+        if (r.depth == 0 && skip_angles(&r, t)) continue;
         if (r.depth == 0) read_outer_token(&r, t);
         else if (!closes(t)) read_inner_token(&r, t);
         if (opens(t)) r.depth++;
@@ -176,16 +229,27 @@ static void check_that_headers_are_understood(void) {
     CHECK(is_defined("gd_expand", "gradus/ops.h"));
 }
 
-/* Each backend defines the types that backend.h leaves to it. */
-static bool are_backends(const char *a, const char *b) {
-    static const char folder[] = "src/backend/";
-    const size_t n = strlen(folder);
-    return strncmp(a, folder, n) == 0 && strncmp(b, folder, n) == 0 &&
-           strncmp(a + n, b + n, strcspn(a + n, "/") + 1) != 0;
+/* The kind of device in src/backend/KIND/ or src/ops/FAMILY/KIND/; its length is 0 elsewhere. */
+static token kind_of(const char *file) {
+    static const char backend[] = "src/backend/", ops[] = "src/ops/";
+    const char *at = NULL;
+    if (strncmp(file, backend, strlen(backend)) == 0) at = file + strlen(backend);
+    else if (strncmp(file, ops, strlen(ops)) == 0) at = strchr(file + strlen(ops), '/');
+    at = at && *at == '/' ? at + 1 : at;
+    const size_t length = at ? strcspn(at, "/") : 0;
+    return at && at[length] == '/' ? (token){NAME, at, length, 0} : none;
+}
+
+/* No file includes headers of two kinds of device. */
+static bool are_for_different_devices(const char *a, const char *b) {
+    const token x = kind_of(a), y = kind_of(b);
+    return x.kind == NAME && y.kind == NAME && !same_text(x, y);
 }
 
 TEST(no_two_headers_define_the_same_name) {
     static const char *const endings[] = {".h", ".cuh", ".c", NULL};
+    each_file(GRADUS_SOURCE "/src", endings, find_templates, NULL);
+    CHECK(n_templates > 2 && n_templates < 32);
     each_file(GRADUS_SOURCE "/include", endings, read_definitions, GRADUS_SOURCE);
     each_file(GRADUS_SOURCE "/src", endings, read_definitions, GRADUS_SOURCE);
     each_file(GRADUS_GENERATED "/gradus", endings, read_definitions, GRADUS_GENERATED);
@@ -194,7 +258,7 @@ TEST(no_two_headers_define_the_same_name) {
     qsort(definitions, (size_t)n_definitions, sizeof *definitions, compare_definitions);
     for (int i = 1; i < n_definitions; i++) {
         const definition *a = &definitions[i - 1], *b = &definitions[i];
-        if (strcmp(a->name, b->name) != 0 || are_backends(a->file, b->file)) continue;
+        if (strcmp(a->name, b->name) != 0 || are_for_different_devices(a->file, b->file)) continue;
         CHECK_SAYING(strcmp(a->file, b->file) == 0, "%s:%d and %s:%d define %s: rename one of them",
                      a->file, a->line, b->file, b->line, b->name);
     }

@@ -3,17 +3,10 @@
 
 #include <string.h>
 
+#include "backend/cpu/loop.h"
 #include "backend/cpu/simd.h"
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 enum { VL = VF32_LANES, VECTORS = 4, TAPS = 12 };
-
-static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* --- packing ---------------------------------------------------------------------------------- */
 

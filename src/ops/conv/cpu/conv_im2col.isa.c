@@ -3,16 +3,11 @@
 #include "ops/conv/cpu/conv_im2col.h"
 
 #include "ops/matmul/cpu/gemm_block.h"
+#include "backend/cpu/loop.h"
 #include "backend/cpu/simd.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
-#endif
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
 #endif
 
 /* Lane masks, masked loads (which do not touch the memory of masked-off lanes), and shuffles of two

@@ -5,18 +5,12 @@
 #define GRADUS_OPS_CONV_CPU_CONV_WINOGRAD_TRANSFORMS_H
 
 #include "ops/conv/cpu/conv_winograd.h"
+#include "backend/cpu/loop.h"
 #include "backend/cpu/simd.h"
 
 enum { VL = VF32_LANES, A_MAX = 6, M_MAX = 4 };
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 #define SPLAT(x) v_splat_f32((float)(x))
-
-static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* --- transposing between (channels, pixels) and (pixels, channels) ---------------------------- */
 

@@ -5,6 +5,7 @@
  * gemm.typed.isa.c includes it, so everything is static.
  */
 #include "ops/matmul/cpu/gemm_block.h"
+#include "backend/cpu/loop.h"
 
 #include <string.h>
 #if defined(__x86_64__)
@@ -12,13 +13,6 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
-
-/* Fully unrolls a loop whose bounds are constants after inlining. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 #if defined(FOR_F64)
 typedef double real;
@@ -150,10 +144,6 @@ INLINE real sum_lanes(vec x) {
 INLINE void prefetch(const real *p, int64_t index) {
     __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)index * sizeof(real)));
 }
-
-INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
-INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* The start of part i when `length` is divided evenly into `parts`. */
 INLINE int64_t split_point(int64_t length, int64_t i, int64_t parts) { return length * i / parts; }

@@ -87,7 +87,7 @@ static __device__ __forceinline__ void load_parameters(const parameters &p, cons
     row += BLOCK ? gridDim.x : (long long)gridDim.x * (THREADS / 32)
 
 /* The elements of a row that this thread visits, in vectors of N. */
-#define EACH_VECTOR(i, N)                \
+#define EACH_OF_ROW(i, N)                \
     long long i = (long long)thread * N; \
     i < p.length;                        \
     i += (long long)threads * N
@@ -340,7 +340,7 @@ static __device__ void row_grads(const parameters &p, void *memory) {
         r.load(p, row);
         double sum = 0, dot = 0;
 #pragma unroll 4
-        for (EACH_VECTOR(i, 1)) {
+        for (EACH_OF_ROW(i, 1)) {
             const W scaled =
                 widen(g[i]) * parameter_of(p.weight, p.weight_dtype, channel_of(p, row, i), (W)1);
             sum += (double)scaled;
@@ -350,7 +350,7 @@ static __device__ void row_grads(const parameters &p, void *memory) {
             p.centered ? (W)(sum_of_group<BLOCK>(sum, (double *)memory) / (double)p.length) : (W)0;
         r.dot = (W)(sum_of_group<BLOCK>(dot, (double *)memory) / (double)p.length);
 #pragma unroll 4
-        for (EACH_VECTOR(i, 1)) {
+        for (EACH_OF_ROW(i, 1)) {
             const W w = parameter_of(p.weight, p.weight_dtype, channel_of(p, row, i), (W)1);
             const W hat = (widen(x[i]) - r.mean) * r.rstd;
             narrow(((T *)p.y)[row * p.length + i],

@@ -12,12 +12,12 @@ extern __shared__ __align__(16) unsigned char shared_memory[];
 #define shared_memory emulated_shared
 #endif
 
-static __device__ __forceinline__ void narrow(double x, double *y) { *y = x; }
-static __device__ __forceinline__ void narrow(float x, float *y) { *y = x; }
-static __device__ __forceinline__ void narrow(float x, f16_element *y) {
+static __device__ __forceinline__ void store_narrow(double x, double *y) { *y = x; }
+static __device__ __forceinline__ void store_narrow(float x, float *y) { *y = x; }
+static __device__ __forceinline__ void store_narrow(float x, f16_element *y) {
     y->bits = gd_f32_to_f16(x);
 }
-static __device__ __forceinline__ void narrow(float x, bf16_element *y) {
+static __device__ __forceinline__ void store_narrow(float x, bf16_element *y) {
     y->bits = gd_f32_to_bf16(x);
 }
 
@@ -250,13 +250,13 @@ static __device__ __forceinline__ void store_unit(const gd_cuda_recurrent &p, lo
     const long long first = (t * p.batch + r.n) * 4 * p.hidden + r.u;
     W *gates = (W *)p.gates;
     if (!r.present) return;
-    narrow(r.active ? r.h : 0, (T *)p.y + at);
+    store_narrow(r.active ? r.h : 0, (T *)p.y + at);
     if (p.cells) ((W *)p.cells)[at] = r.active ? r.c : 0;
     if (gates && columns_per_unit(p) == 4)
         for (int g = 0; g < 4; g++) gates[first + g * p.hidden] = r.gates[g];
     else if (gates) gates[at] = r.active ? r.h : 0;
-    if (last && p.h) narrow(r.h, (T *)p.h + cell);
-    if (last && p.c && p.cell == GD_CUDA_CELL_LSTM) narrow(r.c, (T *)p.c + cell);
+    if (last && p.h) store_narrow(r.h, (T *)p.h + cell);
+    if (last && p.c && p.cell == GD_CUDA_CELL_LSTM) store_narrow(r.c, (T *)p.c + cell);
 }
 
 /* Whether step t is the first of sequence n in the order of the steps. */
@@ -340,7 +340,7 @@ static __device__ __forceinline__ void store_gradients(const gd_cuda_recurrent &
     T *to = (T *)p.gradients + (t * p.batch + r.n) * p.parts * p.hidden + r.u;
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        if (k < p.parts) narrow(r.g[k], to + k * p.hidden);
+        if (k < p.parts) store_narrow(r.g[k], to + k * p.hidden);
 }
 
 /* The blocks of w_hh, and the gradient that multiplies one of them: for a gru's new gate that of the
@@ -384,8 +384,8 @@ static __device__ __forceinline__ void store_last_gradient(const gd_cuda_recurre
                                                            const unit_gradient<W> &r) {
     const long long cell = r.n * p.hidden + r.u;
     if (!r.present) return;
-    if (p.gh0) narrow(dh, (T *)p.gh0 + cell);
-    if (p.gc0 && p.cell == GD_CUDA_CELL_LSTM) narrow(r.dc, (T *)p.gc0 + cell);
+    if (p.gh0) store_narrow(dh, (T *)p.gh0 + cell);
+    if (p.gc0 && p.cell == GD_CUDA_CELL_LSTM) store_narrow(r.dc, (T *)p.gc0 + cell);
 }
 
 /* The kernel gd_recurrent_NAME, whose blocks of THREADS threads call a function. */

@@ -51,7 +51,7 @@ static __device__ __forceinline__ void load_rows(const gd_cuda_recurrent &p, lon
                 return fragment_word<T>(
                     [&](long long e) {
                         T zero;
-                        narrow(0, &zero);
+                        store_narrow(0, &zero);
                         return e < hidden ? row[e] : zero;
                     },
                     k);
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void send_state(char *to, float h, int, float)
 template <typename T>
 static __device__ __forceinline__ void send_state(char *to, float h, int unit, T) {
     T narrowed;
-    narrow(h, &narrowed);
+    store_narrow(h, &narrowed);
     const uint32_t bits = narrowed.bits, next = __shfl_xor_sync(~0u, bits, 4);
     if (unit % 2 == 0) store_relaxed(to, sent_word(bits | next << 16));
 }
@@ -164,7 +164,7 @@ template <typename T, int M, int WORDS> struct resident_forward {
         const int hidden = (int)p.hidden, rows = n * 8 * hidden;
         const float h = r.active ? r.h : 0;
         if (!r.present) return;
-        narrow(h, a.y + rows);
+        store_narrow(h, a.y + rows);
         if (a.cells) a.cells[rows] = r.active ? r.c : 0;
         if (!a.gates) return;
         if (a.parts == 1) a.gates[rows] = h;
@@ -177,8 +177,8 @@ template <typename T, int M, int WORDS> struct resident_forward {
                                                       const unit_step<float> &r) {
         const long long cell = r.n * p.hidden + r.u;
         if (!r.present) return;
-        if (p.h) narrow(r.h, (T *)p.h + cell);
-        if (p.c && p.cell == GD_CUDA_CELL_LSTM) narrow(r.c, (T *)p.c + cell);
+        if (p.h) store_narrow(r.h, (T *)p.h + cell);
+        if (p.c && p.cell == GD_CUDA_CELL_LSTM) store_narrow(r.c, (T *)p.c + cell);
     }
 
     static __device__ void run(const gd_cuda_recurrent &p) {

@@ -9,7 +9,7 @@ static __device__ __forceinline__ T column_element(const gd_cuda_recurrent &p, l
                                                    long long u) {
     const long long gate = k % 4, from = k / 4;
     T zero;
-    narrow(0, &zero);
+    store_narrow(0, &zero);
     return u < p.hidden && from < p.hidden && gate < weight_blocks(p)
                ? ((const T *)p.w_hh)[(gate * p.hidden + from) * p.hidden + u]
                : zero;
@@ -185,7 +185,7 @@ template <typename T, int M, int WORDS> struct resident_backward {
             if (!begins) v.before = a.cells[rows + a.step];
             else v.before = optional_element<T>(p.c0, r.n * p.hidden + r.u);
         } else if (p.cell == GD_CUDA_CELL_GRU) {
-            narrow(0, &v.y);
+            store_narrow(0, &v.y);
             if (!begins) v.y = a.y[rows + a.step];
             else if (p.h0) v.y = ((const T *)p.h0)[r.n * p.hidden + r.u];
         } else if (p.wide_y) v.result = a.wide_y[rows];
@@ -238,7 +238,7 @@ template <typename T, int M, int WORDS> struct resident_backward {
         if (!r.present) return;
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            if (k < p.parts) narrow(r.g[k], a.gradients + (n * 8 * p.parts + k) * hidden);
+            if (k < p.parts) store_narrow(r.g[k], a.gradients + (n * 8 * p.parts + k) * hidden);
     }
 
     static __device__ void run(const gd_cuda_recurrent &p) {
