@@ -1,4 +1,4 @@
-/* name_map.c - a hash map from names to pointers (names.h): open addressing, at most half full. */
+/* name_map.c - a hash map from names to pointers (name_map.h): open addressing, at most half full. */
 #include "core/name_map.h"
 
 #include <stdint.h>

@@ -1,5 +1,4 @@
-/* mapped_copy.h - copies that select elements of x by an index map for each axis, as a pad, a roll or the
- * gradient of a slice does. */
+/* mapped_copy.h - copies that select elements of x by an index map for each axis. */
 #ifndef GRADUS_BACKEND_CUDA_MAPPED_COPY_H
 #define GRADUS_BACKEND_CUDA_MAPPED_COPY_H
 

@@ -6,7 +6,7 @@
 #include "compare.h"
 #include "cuda_child.h"
 
-/* Sizes around the ends of a vector and of a chunk (kernels/expression.h). */
+/* Sizes around the ends of a vector and of a chunk (backend/cuda/expression_args.h). */
 static const int64_t sizes[] = {1, 3, 4, 5, 17, 1024, 4095, 4096, 4097, 9000, 0, 8192};
 enum { N_SIZES = sizeof sizes / sizeof *sizes, PARAMETERS = 6 * N_SIZES, STEPS = 3 };
 
