@@ -5,6 +5,7 @@
 #   - every file or folder that README.md and the pages of docs/ name in backquotes, such as `examples/mnist.c`
 #   - every page that any file names by its path from the root, in a comment or in a message
 #
+# and that examples/README.md has a line for every example.
 # It also finds marked counts that would end a paragraph in the middle.
 # Addresses of other sites are not visited.
 set -eu
@@ -49,6 +50,11 @@ grep -E '^path (README|docs/)' "$work/found" |
 grep -rnoE '(^|[^A-Za-z0-9_/.-])docs/[A-Za-z0-9_/-]+\.(md|svg)' --exclude-dir='.?*' --exclude-dir='build*' . |
     sed -E 's%^\./([^:]*:[0-9]*):[^d]?(docs/.*)$%\1 \2%' | sort -u |
     while read -r where path; do [ -e "$path" ] || echo "$where: $path does not exist"; done >>"$work/wrong"
+
+for example in examples/*.c; do
+    name=${example#examples/}
+    grep -Fq "[$name]($name)" examples/README.md || echo "examples/README.md: $name is missing"
+done >>"$work/wrong"
 
 sed -n 's/^mark \(.*\)/\1: a count at the start of a line ends the paragraph/p' "$work/found" >>"$work/wrong"
 
