@@ -45,8 +45,7 @@ void read_table(void) {
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-/* The length of folder number `depth` of a path, which starts at *at; 0: it is not so deep. */
-static size_t folder_at(const char *path, int depth, const char **at) {
+size_t folder_at(const char *path, int depth, const char **at) {
     for (*at = path; depth > 0 && *at; depth--) {
         *at = strchr(*at, '/');
         if (*at) ++*at;

@@ -33,6 +33,9 @@ typedef struct place {
     int order; /* its room's, but for the test device, which has kernels of ops in its folder */
 } place;
 
+/* The length of folder number `depth` of a path, which starts at *at; 0: it is not so deep. */
+size_t folder_at(const char *path, int depth, const char **at);
+
 /* `path` is below src/. */
 place place_of(const char *path);
 bool is_room(int room, const char *text);

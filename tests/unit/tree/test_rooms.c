@@ -276,6 +276,47 @@ TEST(device_code_has_the_name_of_the_file_that_launches_it) {
             check_images_of(&sources[i]);
 }
 
+/* --- files that the build finds by their folder ----------------------------------------------- */
+
+static bool is_for(place p, const char *kind) {
+    return p.kind >= 0 && strcmp(kinds.at[p.kind], kind) == 0;
+}
+
+/* The build compiles *.isa.c files for each instruction set, and *.cu files by nvcc, in these folders
+ * only. */
+TEST(files_are_where_the_build_finds_them) {
+    static const char *const isa[] = {".isa.c", NULL}, *const cuda[] = {".cu", ".cuh", NULL};
+    read_sources();
+    for (int i = 0; i < n_sources; i++) {
+        const source *s = &sources[i];
+        const char *at;
+        CHECK_SAYING(is_for(s->place, "cpu") || !has_ending(s->path, isa),
+                     "src/%s: vector code is in a folder cpu/", s->path);
+        CHECK_SAYING(is_for(s->place, "cuda") || !has_ending(s->path, cuda),
+                     "src/%s: device code is in a folder cuda/", s->path);
+        CHECK_SAYING(s->place.kind < 0 || folder_at(s->path, s->place.family < 0 ? 2 : 3, &at) == 0,
+                     "src/%s: a folder for a kind of device has no folders", s->path);
+    }
+}
+
+/* tests/unit/FOLDER/ has the tests of src/FOLDER/, and `tree` those of all folders. */
+static void check_test(const char *path, const char *text, void *user) {
+    char folder[4096];
+    (void)text, (void)user;
+    const char *below = path + strlen(GRADUS_TESTS "/unit/"), *slash = strrchr(below, '/');
+    const int length = slash ? (int)(slash - below) : 0;
+    if (length == 4 && strncmp(below, "tree", 4) == 0) return;
+    snprintf(folder, sizeof folder, GRADUS_SOURCE "/src/%.*s", length, below);
+    DIR *d = length ? opendir(folder) : NULL;
+    CHECK_SAYING(d, "tests/unit/%s: there is no folder src/%.*s", below, length, below);
+    if (d) closedir(d);
+}
+
+TEST(tests_are_in_folders_as_what_they_test) {
+    static const char *const endings[] = {".c", ".h", ".py", NULL};
+    CHECK(each_file(GRADUS_TESTS "/unit", endings, check_test, NULL) > 150);
+}
+
 /* --- the page --------------------------------------------------------------------------------- */
 
 TEST(the_map_of_the_tree_can_be_read_in_one_sitting) {
