@@ -284,6 +284,25 @@ static void run_cat(int n) {
     free(leaves);
 }
 
+/* --- values that many steps read -------------------------------------------------------------- */
+
+static void run_wide(int n) {
+    gd_tensor **all = malloc((size_t)n * sizeof *all), *fed, *sum;
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        fed = gd_placeholder(gd_dims(WIDTH));
+        gd_tensor *x = gd_tanh(fed);
+        for (int i = 0; i < n; i++) all[i] = gd_tanh(gd_mul(x, gd_scalar(i)));
+        sum = gd_sum(gd_cat(gd_list_of(all, n)));
+    }
+    gd_session *session = gd_session_new(graph);
+    const gd_tensors in = gd_list(fed, gd_ones(gd_dims(WIDTH)));
+    PART("session of a wide graph, first run", gd_session_run(session, in, gd_list(sum)));
+    PART("session of a wide graph", gd_session_run(session, in, gd_list(sum)));
+    free(all);
+}
+
 /* --- sessions --------------------------------------------------------------------------------- */
 
 static void run_session(int n) {
@@ -364,6 +383,7 @@ const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"cat", run_cat, 500},
                                         {"convolutions", run_convolutions, 60},
                                         {"transformer", run_transformer, 20},
+                                        {"wide", run_wide, 500},
                                         {"session", run_session, 500},
                                         {"onnx", run_onnx, 125},
                                         {"data", run_data, 500},

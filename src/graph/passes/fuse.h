@@ -38,6 +38,8 @@ typedef struct gd_fuse {
     int *users, *needs; /* the steps that depend on a step, and those that it depends on */
     int *producer;      /* per value: the step whose output it is; -1: none */
     int *writer;        /* per root: the last step that writes it; -1: none */
+    int *first_reader;  /* per root: in `readers`, where the next root's begin, too */
+    int *readers;       /* steps that read a root or a view of it, and are no views */
     bool *kept;         /* per root: it is fetched or committed */
     int *seen, stamp;   /* marks of a search */
     int *stack;

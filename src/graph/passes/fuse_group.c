@@ -78,16 +78,10 @@ bool gd_fuse_forms_cycle(gd_fuse *f, int a, int b) {
 }
 
 static bool is_read_outside(const gd_fuse *f, int value, int a, int b) {
-    const gd_fuse_step *producer = &f->steps[f->producer[value]];
     const int root = f->p->values[value].root;
     if (f->kept[root]) return true;
-    for (int u = 0; u < producer->n_users; u++) {
-        const int to = f->users[producer->first_user + u];
-        if (in_either(f, to, a, b)) continue;
-        const gd_pstep *s = &f->p->steps[to];
-        for (int k = 0; k < s->n_in && !s->view; k++) /* readers of a view are users, too */
-            if (s->in[k] >= 0 && f->p->values[s->in[k]].root == root) return true;
-    }
+    for (int r = f->first_reader[root]; r < f->first_reader[root + 1]; r++)
+        if (!in_either(f, f->readers[r], a, b)) return true;
     return false;
 }
 

@@ -294,6 +294,32 @@ static gd_status index_edges(gd_fuse *f, const edge_list *e) {
     return GD_OK;
 }
 
+/* Lists the readers of each root. */
+static gd_status index_readers(gd_fuse *f) {
+    const gd_program *p = f->p;
+    size_t reads = 1;
+    for (int i = 0; i < p->n_steps; i++) reads += (size_t)p->steps[i].n_in;
+    f->readers = gd_malloc(reads * sizeof *f->readers);
+    f->first_reader = gd_calloc((size_t)p->n_roots + 2, sizeof *f->first_reader);
+    if (!f->readers || !f->first_reader) return gd_no_memory(NULL, "to plan a run");
+    int *end = f->first_reader + 1; /* counts, then positions of the next reader, then ends */
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < p->n_steps; i++) {
+            const gd_pstep *s = &p->steps[i];
+            for (int k = 0; k < s->n_in && !s->view && !s->removed; k++) {
+                if (s->in[k] < 0) continue;
+                const int at = end[p->values[s->in[k]].root]++;
+                if (pass == 1) f->readers[at] = i;
+            }
+        }
+        for (int r = 0, sum = 0; r < p->n_roots && pass == 0; r++) {
+            sum += end[r];
+            end[r] = sum - end[r];
+        }
+    }
+    return GD_OK;
+}
+
 /* Per root: it is written more than once, or it is not a temporary and is written. */
 static bool *find_rewritten_roots(const gd_program *p) {
     int *writes = gd_program_writes(p);
@@ -364,6 +390,7 @@ gd_status gd_fuse_begin(gd_fuse *f, gd_program *p, gd_device *device) {
     edge_list e = {.count = 0};
     gd_status status = find_edges(f, &e);
     if (status == GD_OK) status = index_edges(f, &e);
+    if (status == GD_OK) status = index_readers(f);
     if (status == GD_OK) find_aliases(f);
     free_edges(&e);
     return status == GD_OK ? classify_steps(f) : status;
@@ -375,6 +402,8 @@ void gd_fuse_end(gd_fuse *f) {
     gd_free(f->needs);
     gd_free(f->producer);
     gd_free(f->writer);
+    gd_free(f->first_reader);
+    gd_free(f->readers);
     gd_free(f->kept);
     gd_free(f->seen);
     gd_free(f->stack);
