@@ -178,6 +178,8 @@ static void run_backward_passes(int n) {
     PART("jit with many backward passes, first", gd_jit_call(jit, gd_list(x)));
 }
 
+static gd_tensor *call_net(gd_tensors in, void *net) { return gd_module_forward(net, in.at[0]); }
+
 static void run_tape(int n) {
     gd_module *net = make_chain(n);
     gd_tensor *x = gd_ones(gd_dims(BATCH, WIDTH)), *loss;
@@ -186,6 +188,8 @@ static void run_tape(int n) {
     PART("its gradients, first", gd_backward(loss));
     PART("jit on the tape", loss = gd_jit_call(jit, gd_list(x)).at[0]);
     PART("its gradients", gd_backward(loss));
+    PART("recomputed segment", loss = gd_mean(gd_recompute(call_net, gd_list(x), net)));
+    PART("gradients of a recomputed segment", gd_backward(loss));
 }
 
 static void run_groups(int n) {

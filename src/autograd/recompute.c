@@ -29,7 +29,7 @@ typedef struct {
 /* --- the sources of a segment ----------------------------------------------------------------- */
 
 typedef struct {
-    gd_map seen;
+    gd_map seen; /* nodes of the segment, and the keys of its sources */
     gd_node **todo;
     int n_todo, todo_room;
     gd_slot **sources; /* slots of nodes of the segment that read a source, one for each source */
@@ -42,18 +42,20 @@ static bool push_node(search *s, gd_node *node) {
     return true;
 }
 
-static bool push_source(search *s, gd_slot *slot) {
-    if (!gd_grow(s->sources, s->n_sources, s->sources_room)) return false;
-    s->sources[s->n_sources++] = slot;
-    return true;
+/* The address that stands for a source: its leaf, or the output slot of its node. */
+static const void *source_key(const gd_slot *slot) {
+    return slot->node ? (const void *)&slot->node->slots[slot->node->n_in + slot->index]
+                      : (const void *)slot->leaf;
 }
 
-static bool is_source(const search *s, const gd_slot *slot) {
-    for (int i = 0; i < s->n_sources; i++)
-        if (s->sources[i]->node == slot->node && s->sources[i]->leaf == slot->leaf &&
-            s->sources[i]->index == slot->index)
-            return true;
-    return false;
+/* Adds the source that the slot reads, unless it is known. */
+static bool push_source(search *s, gd_slot *slot) {
+    const void *key = source_key(slot);
+    if (gd_map_find(&s->seen, key) >= 0) return true;
+    if (!gd_map_put(&s->seen, key, 0) || !gd_grow(s->sources, s->n_sources, s->sources_room))
+        return false;
+    s->sources[s->n_sources++] = slot;
+    return true;
 }
 
 /* Finds the sources of y: tensors that are older than the nodes from `since` on. */
@@ -65,7 +67,7 @@ static gd_status find_sources(search *s, const gd_tensor *y, uint64_t since) {
             gd_slot *slot = &node->slots[i];
             if (slot->node && slot->node->order >= since) {
                 if (gd_map_find(&s->seen, slot->node) < 0) fine = push_node(s, slot->node);
-            } else if ((slot->node || slot->leaf) && !is_source(s, slot)) {
+            } else if (slot->node || slot->leaf) {
                 fine = push_source(s, slot);
             }
         }
