@@ -235,6 +235,31 @@ static void run_fit(int n) {
          gd_fit(net, gd_list(x, y), .epochs = 1, .batch = BATCH, .progress = GD_PROGRESS_NONE));
 }
 
+/* A plan that recomputes values: those that are only read at the end, the sums of all gradients, and
+ * with less memory others, too. */
+static void run_limit(int n) {
+    gd_module *net = make_chain(n);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *fed, *sum;
+    {
+        GD_GRAPH(graph);
+        fed = gd_placeholder(gd_dims(BATCH, WIDTH));
+        gd_tensor *loss = gd_mean(gd_module_forward(net, fed));
+        gd_tensors g = gd_gradients(gd_list(loss), gd_module_parameters(net));
+        sum = gd_sum(g.at[0]);
+        for (int64_t i = 1; i < g.count; i++) sum = gd_add(sum, gd_sum(g.at[i]));
+    }
+    const gd_tensors in = gd_list(fed, gd_ones(gd_dims(BATCH, WIDTH)));
+    gd_plan_memory memory;
+    gd_session_plan(gd_session_new(graph), in, gd_list(sum), &memory);
+    gd_session *most = gd_session_new(graph, .memory_limit = memory.peak_bytes / 10 * 9),
+               *half = gd_session_new(graph, .memory_limit = memory.peak_bytes / 2);
+    PART("nine tenths of the memory, first run", gd_session_run(most, in, gd_list(sum)));
+    PART("nine tenths of the memory", gd_session_run(most, in, gd_list(sum)));
+    PART("half of the memory, first run", gd_session_run(half, in, gd_list(sum)));
+    PART("half of the memory", gd_session_run(half, in, gd_list(sum)));
+}
+
 /* Convolutions and batch norm: the passes for layouts, folding and epilogues. */
 static void run_convolutions(int n) {
     gd_module *net = gd_nn_sequential();
@@ -385,6 +410,7 @@ const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"optimizer of a module", run_optimizer_of, 250},
                                         {"fit", run_fit, 125},
                                         {"cat", run_cat, 500},
+                                        {"limit", run_limit, 400},
                                         {"convolutions", run_convolutions, 60},
                                         {"transformer", run_transformer, 20},
                                         {"wide", run_wide, 500},

@@ -6,8 +6,10 @@
  * before the peak is cut into segments, and the values that pass from one segment to the next are
  * kept. Then one segment at a time is recomputed (n layers in segments of sqrt(n) need memory for 2
  * sqrt(n) layers instead of n). Several segment lengths are tried, with cheap steps only and with
- * all, and each try is judged by its peak (remat_lives.c) and its cost. If the peak is still too
- * high, the same is done around the new peak.
+ * all. Where values are only read after the peak, no cut is better than another: a second kind of
+ * try drops the values that are read latest, and recomputes what they have in common once. Each try
+ * is judged by its peak (remat_lives.c) and its cost. If the peak is still too high, the same is
+ * done around the new peak.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,22 @@ enum {
     LENGTHS = 28,      /* how many segment lengths are tried, each 0.7 of the one before */
     RETURNS = 64,      /* how many dropped values are tried again, whether they can be kept */
     EXTRA_PENALTY = 4, /* the weight of bytes that a cut keeps live only for the next segment */
+    SHARES = 8,        /* how many amounts of values that are read latest are tried */
+    MOST_TIMES = 8,    /* a schedule has at most so many times the steps of the program */
+    MOST_DEPTH = 4000, /* and so many repeated steps that need each other: it is a recursion */
 };
+
+/* What is dropped at a peak. */
+typedef struct remat_choice {
+    int most;      /* CHEAP or HEAVY steps may be repeated */
+    bool latest;   /* values that are read latest; otherwise all but those between segments */
+    int64_t bytes; /* of the values that are dropped; or the length of the segments, 0: one */
+} remat_choice;
+
+/* A value that can be dropped, and the position of its first use after the peak. */
+typedef struct late_use {
+    int life, at;
+} late_use;
 
 /* The search for a better schedule around one peak. */
 typedef struct remat_search {
@@ -33,11 +50,17 @@ typedef struct remat_search {
     bool *dropped;              /* per life: it is dropped at the peak */
     int *last_use;              /* per root: a position in the schedule */
     int64_t *cut;               /* per position: bytes that would pass between segments cut there */
+    int *boundary;              /* per position: the first end of a segment there or later */
+    late_use *late;             /* the candidates, the latest first */
+    int n_late;
     /* The schedule that is being built. */
     bool *there;         /* per root: it is in memory */
     int *burst, n_burst; /* roots that were recomputed for the current step */
+    bool shares;         /* what is recomputed stays for other values that need it */
+    int *last_need;      /* per root, if it shares: the last position that needs it */
     gd_remat_schedule built;
-    bool no_memory;
+    int room; /* the most steps of a schedule */
+    bool no_memory, too_long;
 } remat_search;
 
 static bool append_step(gd_remat_schedule *s, int step) {
@@ -102,9 +125,13 @@ static gd_status init_search(remat_search *f) {
     f->burst = gd_malloc(roots * sizeof(int));
     f->dropped = gd_calloc((size_t)f->lives.count + 1, sizeof(bool));
     f->cut = gd_calloc(positions, sizeof(int64_t));
+    f->boundary = gd_calloc(positions, sizeof(int));
+    f->late = gd_malloc(((size_t)f->lives.count + 1) * sizeof *f->late);
+    f->last_need = gd_calloc(roots, sizeof(int));
     if (!f->through || !f->there || !f->known || !f->life_of || !f->last_use || !f->burst ||
-        !f->dropped || !f->cut)
+        !f->dropped || !f->cut || !f->boundary || !f->late || !f->last_need)
         return gd_no_memory(NULL, "to plan a run");
+    for (int i = 0; i < p->n_steps; i++) f->room += MOST_TIMES * !p->steps[i].removed;
     for (int r = 0; r < p->n_roots; r++) f->life_of[r] = -1;
     for (int i = 0; i < f->lives.count; i++) {
         const gd_life *l = &f->lives.lives[i];
@@ -118,6 +145,10 @@ static gd_status init_search(remat_search *f) {
             if (gd_root_is_temporary(p, gd_value_root(p, s->in[k])))
                 f->last_use[gd_value_root(p, s->in[k])] = j;
     }
+    for (int i = 0; i < p->n_steps; i++) /* operands first, so that the recursion is flat */
+        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
+            if (gd_root_is_temporary(p, gd_value_root(p, p->steps[i].out[k])))
+                can_recompute(f, gd_value_root(p, p->steps[i].out[k]));
     return GD_OK;
 }
 
@@ -131,6 +162,9 @@ static void free_search(remat_search *f) {
     gd_free(f->burst);
     gd_free(f->dropped);
     gd_free(f->cut);
+    gd_free(f->boundary);
+    gd_free(f->late);
+    gd_free(f->last_need);
     gd_free(f->built.steps);
 }
 
@@ -153,54 +187,93 @@ static void weigh_cuts(remat_search *f, int most) {
     for (int j = 1; j <= f->lives.at; j++) f->cut[j] += f->cut[j - 1];
 }
 
-/* Keeps what the segment that ends at `boundary` passes to the next. */
-static void keep_across(remat_search *f, int boundary) {
-    for (int i = 0; i < f->lives.count && f->lives.lives[i].begin <= boundary; i++)
-        if (f->lives.lives[i].before > boundary) f->dropped[i] = false;
-}
-
 /* Drops all candidates except those that pass between segments of about `length` bytes. */
-static void choose_dropped(remat_search *f, int64_t length, int most) {
+static void drop_inside_segments(remat_search *f, int64_t length, int most) {
+    const int end = f->s->count;
+    const gd_life *lives = f->lives.lives;
     int64_t bytes = 0;
     int best = -1;
-    for (int i = 0; i < f->lives.count; i++)
-        f->dropped[i] = is_candidate(f, &f->lives.lives[i], most);
+    for (int j = 0; j <= end; j++) f->boundary[j] = end;
     for (int j = 0, at = 0; j <= f->lives.at && length > 0; j++) {
-        for (; at < f->lives.count && f->lives.lives[at].begin == j; at++)
-            if (is_candidate(f, &f->lives.lives[at], most))
-                bytes += (int64_t)gd_remat_bytes(f->m, f->lives.lives[at].root);
+        for (; at < f->lives.count && lives[at].begin == j; at++)
+            if (is_candidate(f, &lives[at], most))
+                bytes += (int64_t)gd_remat_bytes(f->m, lives[at].root);
         if (2 * bytes >= length && (best < 0 || f->cut[j] <= f->cut[best])) best = j;
         if (2 * bytes < 3 * length || best < 0) continue;
-        keep_across(f, best);
+        f->boundary[best] = best;
         bytes = 0;
-        for (int i = 0; i < at; i++)
-            if (f->lives.lives[i].begin > best && is_candidate(f, &f->lives.lives[i], most))
-                bytes += (int64_t)gd_remat_bytes(f->m, f->lives.lives[i].root);
+        for (int i = at - 1; i >= 0 && lives[i].begin > best; i--)
+            if (is_candidate(f, &lives[i], most))
+                bytes += (int64_t)gd_remat_bytes(f->m, lives[i].root);
         best = -1;
     }
+    for (int j = end; j-- > 0;)
+        if (f->boundary[j + 1] < f->boundary[j]) f->boundary[j] = f->boundary[j + 1];
+    for (int i = 0; i < f->lives.count; i++)
+        f->dropped[i] =
+            is_candidate(f, &lives[i], most) && f->boundary[lives[i].begin] >= lives[i].before;
+}
+
+static int compare_late(const void *a, const void *b) {
+    const late_use *x = a, *y = b;
+    return x->at != y->at ? (x->at < y->at) - (x->at > y->at) : x->life - y->life;
+}
+
+static void list_late_uses(remat_search *f, int most) {
+    f->n_late = 0;
+    for (int i = 0; i < f->lives.count; i++)
+        if (is_candidate(f, &f->lives.lives[i], most))
+            f->late[f->n_late++] = (late_use){i, f->lives.lives[i].after};
+    qsort(f->late, (size_t)f->n_late, sizeof *f->late, compare_late);
+}
+
+/* Drops values of so many bytes: those that are read latest. */
+static void drop_latest(remat_search *f, int64_t bytes, int most) {
+    list_late_uses(f, most);
+    memset(f->dropped, 0, (size_t)f->lives.count * sizeof *f->dropped);
+    for (int i = 0; i < f->n_late && bytes > 0; i++) {
+        f->dropped[f->late[i].life] = true;
+        bytes -= (int64_t)gd_remat_bytes(f->m, f->lives.lives[f->late[i].life].root);
+    }
+}
+
+static void drop_values(remat_search *f, const remat_choice *choice) {
+    f->shares = choice->latest;
+    if (choice->latest) {
+        drop_latest(f, choice->bytes, choice->most);
+        return;
+    }
+    weigh_cuts(f, choice->most);
+    drop_inside_segments(f, choice->bytes, choice->most);
 }
 
 /* --- the schedule ----------------------------------------------------------------------------- */
 
-static void repeat_step(remat_search *f, int step);
+static void repeat_step(remat_search *f, int step, int depth);
 
-static void ensure_root(remat_search *f, int root) {
+static void ensure_root(remat_search *f, int root, int depth) {
     if (gd_root_is_temporary(f->m->p, root) && !f->there[root] && f->m->producer[root] >= 0)
-        repeat_step(f, f->m->producer[root]);
+        repeat_step(f, f->m->producer[root], depth);
+}
+
+static void add_to_schedule(remat_search *f, int step) {
+    if (f->built.count >= f->room) f->too_long = true;
+    else if (!append_step(&f->built, step)) f->no_memory = true;
 }
 
 /* Appends the step again, after steps that recompute what it needs. */
-static void repeat_step(remat_search *f, int step) {
+static void repeat_step(remat_search *f, int step, int depth) {
     const gd_program *p = f->m->p;
     const gd_pstep *s = &p->steps[step];
-    if (f->no_memory) return;
+    if (depth == MOST_DEPTH) f->too_long = true;
+    if (f->no_memory || f->too_long) return;
     for (int k = 0; k < s->n_in; k++) {
         const int root = gd_value_root(p, s->in[k]);
         if (gd_root_is_temporary(p, root) && gd_remat_is_written(f->m, s, root))
-            repeat_step(f, f->m->producer[root]); /* it needs a new copy */
-        else ensure_root(f, root);
+            repeat_step(f, f->m->producer[root], depth + 1); /* it needs a new copy */
+        else ensure_root(f, root, depth + 1);
     }
-    if (!append_step(&f->built, step)) f->no_memory = true;
+    add_to_schedule(f, step);
     for (int k = 0; k < s->n_out; k++) {
         const int root = gd_value_root(p, s->out[k]);
         if (!gd_root_is_temporary(p, root) || f->there[root]) continue;
@@ -209,23 +282,45 @@ static void repeat_step(remat_search *f, int step) {
     }
 }
 
+/* Per root: the last position that reads it, or a value that is recomputed from it. */
+static void find_last_needs(remat_search *f) {
+    const gd_program *p = f->m->p;
+    memcpy(f->last_need, f->last_use, (size_t)p->n_roots * sizeof *f->last_need);
+    for (int i = p->n_steps; i-- > 0 && f->shares;) {
+        const gd_pstep *s = &p->steps[i];
+        int need = -1;
+        if (s->removed || s->view) continue;
+        for (int k = 0; k < s->n_out; k++) {
+            const int root = gd_value_root(p, s->out[k]);
+            if (!gd_root_is_temporary(p, root) || f->life_of[root] < 0 || f->there[root]) continue;
+            if (f->last_need[root] > need) need = f->last_need[root];
+        }
+        if (need <= f->lives.at) continue;
+        for (int k = 0; k < s->n_in; k++) {
+            const int root = gd_value_root(p, s->in[k]);
+            if (gd_root_is_temporary(p, root) && f->last_need[root] < need)
+                f->last_need[root] = need;
+        }
+    }
+}
+
 /* Builds the schedule in which values that are dropped at the peak are recomputed for later
  * uses. */
 static bool build_schedule(remat_search *f) {
     const gd_program *p = f->m->p;
     f->built.count = 0;
-    f->no_memory = false;
-    for (int j = 0; j <= f->lives.at && !f->no_memory; j++)
-        f->no_memory = !append_step(&f->built, f->s->steps[j]);
+    f->no_memory = f->too_long = false;
+    for (int j = 0; j <= f->lives.at; j++) add_to_schedule(f, f->s->steps[j]);
     for (int r = 0; r < p->n_roots; r++)
         f->there[r] = f->through[r] && f->life_of[r] >= 0 && !f->dropped[f->life_of[r]];
-    for (int j = f->lives.at + 1; j < f->s->count && !f->no_memory; j++) {
+    find_last_needs(f);
+    for (int j = f->lives.at + 1; j < f->s->count && !f->no_memory && !f->too_long; j++) {
         const gd_pstep *s = &p->steps[f->s->steps[j]];
         f->n_burst = 0;
-        for (int k = 0; k < s->n_in && !s->view; k++) ensure_root(f, gd_value_root(p, s->in[k]));
-        if (!append_step(&f->built, f->s->steps[j])) f->no_memory = true;
-        for (int i = 0; i < f->n_burst; i++) /* drop what no later step reads */
-            if (f->last_use[f->burst[i]] <= j) f->there[f->burst[i]] = false;
+        for (int k = 0; k < s->n_in && !s->view; k++) ensure_root(f, gd_value_root(p, s->in[k]), 0);
+        add_to_schedule(f, f->s->steps[j]);
+        for (int i = 0; i < f->n_burst; i++) /* drop what no later step needs */
+            if (f->last_need[f->burst[i]] <= j) f->there[f->burst[i]] = false;
         for (int k = 0; k < s->n_out && !s->view; k++)
             if (gd_root_is_temporary(p, gd_value_root(p, s->out[k])))
                 f->there[gd_value_root(p, s->out[k])] = true;
@@ -240,9 +335,13 @@ typedef struct remat_outcome {
     double cost;
 } remat_outcome;
 
+/* False: no memory. A schedule that is too long is worse than any other. */
 static bool judge_schedule(remat_search *f, remat_outcome *o) {
     gd_lives lives;
-    if (!build_schedule(f) || !gd_remat_lives(f->m, &f->built, &lives)) return false;
+    *o = (remat_outcome){SIZE_MAX, 0};
+    if (!build_schedule(f)) return false;
+    if (f->too_long) return true;
+    if (!gd_remat_lives(f->m, &f->built, &lives)) return false;
     *o = (remat_outcome){lives.peak, lives.cost};
     gd_free(lives.lives);
     return true;
@@ -275,30 +374,40 @@ static bool keep_after_all(remat_search *f, remat_outcome *best, size_t target) 
     return true;
 }
 
+/* Judges a choice; it replaces *best if it is better. False: no memory. */
+static bool try_choice(remat_search *f, remat_choice choice, size_t target, remat_outcome *best,
+                       remat_choice *best_choice) {
+    remat_outcome o;
+    drop_values(f, &choice);
+    if (!judge_schedule(f, &o)) return false;
+    if (!is_better(&o, best, target)) return true;
+    *best = o;
+    *best_choice = choice;
+    return true;
+}
+
 /* Lowers one peak. 1: `built` is the best schedule found; 0: none is better; -1: no memory. */
 static int lower_peak(remat_search *f, size_t target, remat_outcome *reached) {
-    remat_outcome best = {f->lives.peak, f->lives.cost}, o;
-    int best_most = 0;
-    int64_t best_length = -1, total = 0;
+    remat_outcome best = {f->lives.peak, f->lives.cost};
+    remat_choice chosen = {.most = UNKNOWN};
+    int64_t total = 0;
     for (int i = 0; i < f->lives.count; i++)
         if (is_candidate(f, &f->lives.lives[i], HEAVY))
             total += (int64_t)gd_remat_bytes(f->m, f->lives.lives[i].root);
     if (total == 0) return 0;
     for (int most = CHEAP; most <= HEAVY; most++) {
-        weigh_cuts(f, most);
-        int64_t length = total;
+        int64_t length = total, amount = (int64_t)(f->lives.peak - target);
         for (int n = 0; n < LENGTHS && length > 0; n++, length -= length * 3 / 10 + 1) {
-            choose_dropped(f, n == 0 ? 0 : length, most); /* first drop all candidates */
-            if (!judge_schedule(f, &o)) return -1;
-            if (!is_better(&o, &best, target)) continue;
-            best = o;
-            best_most = most;
-            best_length = n == 0 ? 0 : length;
+            const remat_choice choice = {most, false, n == 0 ? 0 : length}; /* first drop all */
+            if (!try_choice(f, choice, target, &best, &chosen)) return -1;
+        }
+        for (int n = 0; n < SHARES && amount <= total; n++, amount += amount / 2 + 1) {
+            const remat_choice choice = {most, true, amount};
+            if (!try_choice(f, choice, target, &best, &chosen)) return -1;
         }
     }
-    if (best_length < 0) return 0;
-    weigh_cuts(f, best_most);
-    choose_dropped(f, best_length, best_most);
+    if (chosen.most == UNKNOWN) return 0;
+    drop_values(f, &chosen);
     if (best.peak <= target && !keep_after_all(f, &best, target)) return -1;
     if (!judge_schedule(f, reached)) return -1;
     return 1;

@@ -217,6 +217,37 @@ TEST(the_minimum_memory_grows_with_the_square_root_of_the_layers) {
     CHECK(m.recomputed_steps > 0 && m.recomputed_steps < 4 * LAYERS);
 }
 
+/* The sums of all gradients are live at the end. None is read before, and each is computed from the
+ * same chain, which is repeated once for all of them. */
+TEST(values_that_are_only_read_at_the_end_are_recomputed_together) {
+    enum { DEEP = 120 };
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *sum, *v[2 * DEEP];
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(2, 4));
+        gd_tensor *h = x;
+        for (int i = 0; i < DEEP; i++) {
+            v[2 * i] = random_weights(gd_dims(4, 4), 0.5);
+            v[2 * i + 1] = random_weights(gd_dims(4), 0.5);
+            h = gd_relu(gd_linear(h, v[2 * i], v[2 * i + 1]));
+        }
+        gd_tensors g = gd_gradients(gd_list(gd_mean(h)), gd_list_of(v, 2 * DEEP));
+        sum = gd_sum(g.at[0]);
+        for (int64_t i = 1; i < g.count; i++) sum = gd_add(sum, gd_sum(g.at[i]));
+    }
+    const gd_tensors feed = gd_feed(x, gd_randn(gd_dims(2, 4))), fetch = gd_list(sum);
+    gd_plan_memory m;
+    CHECK(gd_session_plan(gd_session_new(graph), feed, fetch, &m) == GD_OK);
+    const int64_t limit = m.peak_bytes / 10 * 9;
+    gd_session *s = gd_session_new(graph, .memory_limit = limit);
+    CHECK_SAYING(gd_session_plan(s, feed, fetch, &m) == GD_OK && m.peak_bytes <= limit, "%s",
+                 gd_error_message());
+    CHECK_SAYING(m.recomputed_steps > 0 && m.recomputed_steps <= 4 * DEEP, "%d",
+                 m.recomputed_steps);
+}
+
 TEST(a_limit_that_cannot_be_met_fails_before_anything_runs) {
     GD_SCOPE;
     net n = dense_net(false);
