@@ -103,20 +103,20 @@ static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
             GD_E_UNSUPPORTED,
             "'%s' is %s, which depends on sizes that are known only when the graph runs, and ONNX "
             "has "
-            "no operator for that. A graph whose placeholders have known sizes can be saved; with "
+            "no operator for that. To save it, %s; with "
             ".own_ops = true this one becomes a node of the domain \"gradus\", which only this "
             "library "
             "reads",
-            c->label, c->op->name);
+            c->label, c->op->name, s->remedy);
     /* the body of a random op is not saved for known sizes either */
     if (!s->own_ops && c->op->expand && !(c->op->flags & GD_OP_RANDOM) &&
         gd_onnx_has_unknown_size(c))
         return gd_fail(
             GD_E_UNSUPPORTED,
             "'%s' is %s, which is saved as other operators, and for unknown sizes (%s) these "
-            "cannot be written; give the placeholders known sizes, or with .own_ops = true it "
+            "cannot be written; %s, or with .own_ops = true it "
             "becomes a node of the domain \"gradus\", which only this library reads",
-            c->label, c->op->name, unknown_inputs(c, (char[200]){0}, 200));
+            c->label, c->op->name, unknown_inputs(c, (char[200]){0}, 200), s->remedy);
     if (!s->own_ops)
         return gd_fail(
             GD_E_UNSUPPORTED,

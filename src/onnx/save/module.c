@@ -109,8 +109,10 @@ static gd_status save_traced(const module_save *s, bool any_batch) {
     GD_TRY(status);
     gd_session *session = gd_session_new(graph);
     if (!session) return gd_failure();
+    const char *remedy = s->options->any_length ? "save the net without .any_length"
+                                                : "save the net with .any_batch = false";
     return gd_onnx_save_model(s->path, session, (gd_tensors){inputs, s->examples.count}, outputs,
-                              &options, s->net);
+                              &options, s->net, remedy);
 }
 
 /* Saves within a new scope, and recovers from a failure. */
@@ -123,6 +125,22 @@ static gd_status try_save(const module_save *s, bool any_batch) {
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
+}
+
+/* Saves for any batch if possible, and logs if it is not. */
+static gd_status save_for_sizes(const module_save *s) {
+    const bool any_batch = s->options->any_batch;
+    char why[GD_MESSAGE_MAX];
+    gd_status status = try_save(s, any_batch);
+    if (status == GD_OK || !any_batch || status == GD_E_MEMORY || status == GD_E_IO) return status;
+    /* it may need a known batch size; if the cause is another one, it fails again */
+    snprintf(why, sizeof why, "%s", gd_latest_failure());
+    const gd_status again = try_save(s, false);
+    if (again == GD_OK)
+        gd_notice(GD_LOG_WARNING, "%s is only for inputs with a first size of %lld: %s", s->path,
+                  (long long)s->examples.at[0]->dims[0], why);
+    else if (s->options->any_length) return gd_fail(status, "%s", why); /* has both unknown sizes */
+    return again;
 }
 
 static gd_status check_arguments(const module_save *s) {
@@ -161,16 +179,7 @@ gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *
     status = gd_saved_modes_save(&modes, net);
     if (status == GD_OK) {
         gd_saved_modes_set(&modes, 0);
-        status = try_save(&s, options->any_batch);
-        if (status != GD_OK && options->any_batch && status != GD_E_MEMORY && status != GD_E_IO) {
-            /* it may need a known batch size; if the cause is another one, it fails again */
-            char why[GD_MESSAGE_MAX];
-            snprintf(why, sizeof why, "%s", gd_latest_failure());
-            status = try_save(&s, false);
-            if (status == GD_OK)
-                gd_notice(GD_LOG_WARNING, "%s is for batches of %lld only: %s", path,
-                          (long long)examples.at[0]->dims[0], why);
-        }
+        status = save_for_sizes(&s);
     }
     gd_saved_modes_restore(&modes);
     return gd_report(site, status);

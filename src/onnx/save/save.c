@@ -121,9 +121,12 @@ static void saver_free(gd_onnx_saver *s) {
 
 static gd_status save_graph(const char *path, gd_session *session, gd_graph *graph,
                             gd_tensors inputs, gd_tensors outputs, const gd_onnx_save_options *o,
-                            gd_module *module) {
-    gd_onnx_saver s = {
-        .session = session, .own_ops = o->own_ops, .module = module, .metadata = o->metadata};
+                            gd_module *module, const char *remedy) {
+    gd_onnx_saver s = {.session = session,
+                       .own_ops = o->own_ops,
+                       .module = module,
+                       .metadata = o->metadata,
+                       .remedy = remedy};
     gd_onnx_part part;
     gd_status status = gd_onnx_part_begin(&part, graph);
     if (status == GD_OK && !(s.doc = gd_pb_new(&gd_onnx_model_schema)))
@@ -141,7 +144,8 @@ static gd_status save_graph(const char *path, gd_session *session, gd_graph *gra
 }
 
 gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors inputs,
-                             gd_tensors outputs, const gd_onnx_save_options *o, gd_module *module) {
+                             gd_tensors outputs, const gd_onnx_save_options *o, gd_module *module,
+                             const char *remedy) {
     if (!path || !session || outputs.count < 1)
         return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: %s",
                        !path      ? "path is NULL"
@@ -163,13 +167,14 @@ gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors i
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_status status = gd_graph_refresh(graph);
-    if (status == GD_OK) status = save_graph(path, session, graph, inputs, outputs, o, module);
+    if (status == GD_OK)
+        status = save_graph(path, session, graph, inputs, outputs, o, module, remedy);
     status = gd_attempt_end(&attempt, status);
     gd_grad_mode_end(&grad);
     gd_tracing_on(tracing);
     gd_device_end(&device);
     gd_scope_close(&scope);
-    if (status != GD_OK) gd_error_prefix("gd_onnx_save: %s: ", path);
+    if (status != GD_OK) gd_error_prefix("gd_onnx_save%s: %s: ", module ? "_module" : "", path);
     return status;
 }
 
@@ -179,5 +184,6 @@ gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *sessio
     o = o ? o : GD_ONNX_SAVE_OPTIONS_();
     if (gd_failed()) return gd_error_status(); /* results after a failure are not saved */
     GD_CALLED_FROM(site);
-    return gd_report(site, gd_onnx_save_model(path, session, inputs, outputs, o, NULL));
+    return gd_report(site, gd_onnx_save_model(path, session, inputs, outputs, o, NULL,
+                                              "give the placeholders known sizes"));
 }

@@ -36,6 +36,7 @@ struct gd_onnx_saver {
     bool has_own_nodes;          /* the file has such nodes */
     gd_module *module;           /* captured tensors get the names of its parameters; or NULL */
     const char *const *metadata; /* keys and values in turn, NULL at the end; or NULL */
+    const char *remedy;          /* what to do if a node needs known sizes */
 };
 
 /* --- names and tensors (save/initializer.c) --------------------------------------------------- */
@@ -199,10 +200,10 @@ void gd_onnx_masked_select_body(gd_expansion *expand);
 /* --- files ------------------------------------------------------------------------------------ */
 
 /* Implements gd_onnx_save and gd_onnx_save_module. Captured tensors that are parameters of `module`
- * get their names; or NULL. */
+ * get their names; or NULL. `remedy` tells what to do if a node needs known sizes. */
 gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors inputs,
                              gd_tensors outputs, const gd_onnx_save_options *options,
-                             gd_module *module);
+                             gd_module *module, const char *remedy);
 /* Writes the file, and a second one for tensors of more than `above` bytes (save/files.c). */
 gd_status gd_onnx_write_files(gd_onnx_saver *saver, const char *path, int64_t above);
 

@@ -102,12 +102,20 @@ static gd_status infer_layers(gd_infer *i, stack_layout *l) {
 
 /* --- layers over time ------------------------------------------------------------------------- */
 
-/* x (T, N, I) with zeros after the end of each sequence, so that a NaN there does no harm. No option
- * depends on N, so that the body can be saved for any N. */
-static gd_tensor *mask_padding(gd_tensor *x, gd_tensor *lengths, int64_t steps, gd_dtype dtype) {
-    gd_tensor *at = gd_reshape(gd_arange(0, (double)steps, .dtype = GD_I64), gd_dims(steps, 1, 1));
-    gd_tensor *real = gd_lt(at, gd_unsqueeze(lengths, 1)); /* (T, N, 1) */
-    return gd_where(real, x, gd_scalar_of(0, dtype));
+/* Which steps of x (T, N, I) are before the end of each sequence: (T, N, 1). No option depends on T
+ * or N, so that the body can be saved for any of them: steps are numbered by a sum of ones. */
+static gd_tensor *real_steps(gd_tensor *x, gd_tensor *lengths) {
+    if (x->dims[1] < 1 || x->dims[2] < 1)
+        return gd_full(gd_dims(x->dims[0], x->dims[1], 1), false, .dtype = GD_BOOL);
+    gd_tensor *one = gd_narrow(gd_narrow(x, 1, 0, 1), 2, 0, 1);
+    gd_tensor *count = gd_cumsum(gd_full_like(one, 1, .dtype = GD_I64), 0); /* (T, 1, 1) */
+    return gd_le(count, gd_unsqueeze(lengths, 1));
+}
+
+/* x (T, N, I) with zeros after the end of each sequence, so that a NaN there does no harm. */
+static gd_tensor *mask_padding(gd_tensor *x, gd_tensor *lengths) {
+    if (x->kind == GD_FAILED) return x;
+    return gd_where(real_steps(x, lengths), x, gd_scalar_of(0, (gd_dtype)x->dtype));
 }
 
 /* The body of all three: each direction of each layer is one call of op recurrent
@@ -119,8 +127,7 @@ static void expand_layers(gd_expansion *e, stack_layout *l, gd_word cell) {
     if (l->batch_first) x = gd_permute(x, gd_dims(1, 0, 2));
     if (lengths) {
         if (lengths->dtype != GD_I64) lengths = gd_cast(lengths, GD_I64);
-        const gd_tensor *given = e->x[0];
-        x = mask_padding(x, lengths, given->dims[l->batch_first], (gd_dtype)given->dtype);
+        x = mask_padding(x, lengths);
     }
     int64_t count = l->layers * l->directions;
     gd_tensor **final[2] = {gd_list_new(count), gd_list_new(count)};

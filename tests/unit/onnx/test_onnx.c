@@ -138,7 +138,7 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_gradus_node) {
     const char *path = temp_path("waits.onnx");
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g)) == GD_E_UNSUPPORTED);
     CHECK_SAYING(says("'g' is deferred_gradients, which depends on sizes") &&
-                     says("whose placeholders have known sizes can be saved"),
+                     says("To save it, give the placeholders known sizes"),
                  "%s", gd_error_message());
     gd_clear_error();
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g), .own_ops = true) == GD_OK);

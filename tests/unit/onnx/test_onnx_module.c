@@ -291,6 +291,43 @@ CLEAN_TEST(a_recurrent_net_with_lengths_is_saved_for_any_batch) {
                  gd_failed() ? gd_error_message() : "other results");
 }
 
+static gd_tensors forward_gru_lengths(gd_tensors in, void *self) {
+    with_lengths *m = self;
+    return gd_listed(gd_module_forward(m->lstm, in.at[0], NULL, in.at[1]));
+}
+
+/* Saves a recurrent net with lengths for any batch and length, and compares results for others. */
+static void check_lengths(gd_module *layer, gd_forward forward, bool batch_first) {
+    const char *path = temp_path("any_lengths.onnx");
+    const int64_t lengths[] = {3, 1, 7, 2};
+    gd_module *net = gd_module_new(forward, sizeof(with_lengths));
+    GD_CHILD(net, ((with_lengths *)gd_module_self(net))->lstm, layer);
+    gd_tensor *x = gd_randn(batch_first ? gd_dims(2, 5, 3) : gd_dims(5, 2, 3));
+    CHECK_SAYING(gd_onnx_save_module(path, net, gd_list(x, gd_full(gd_dims(2), 3, .dtype = GD_I64)),
+                                     .inputs = "x lengths", .any_length = true) == GD_OK,
+                 "%s", gd_error_message());
+    gd_module *back = gd_onnx_module(path);
+    for (int64_t steps = 1; steps < 10 && back; steps += 4) { /* some lengths are larger */
+        GD_SCOPE;
+        x = gd_randn(batch_first ? gd_dims(4, steps, 3) : gd_dims(steps, 4, 3));
+        gd_tensor *n = gd_from_array(gd_dims(4), GD_I64, lengths);
+        gd_tensor *y = gd_module_forward(net, x, n), *z = gd_module_forward(back, x, n);
+        CHECK_SAYING(!gd_failed() && tensors_distance(y, z) <= 1e-5, "%lld steps: %s",
+                     (long long)steps, gd_error_message());
+    }
+    gd_clear_error();
+}
+
+CLEAN_TEST(recurrent_nets_with_lengths_are_saved_for_any_length) {
+    GD_SCOPE;
+    check_lengths(gd_nn_lstm(3, 4), forward_lengths, false);
+    check_lengths(gd_nn_lstm(3, 4, .batch_first = true), forward_lengths, true);
+    check_lengths(gd_nn_lstm(3, 4, .layers = 2, .bidirectional = true, .batch_first = true),
+                  forward_lengths, true);
+    check_lengths(gd_nn_gru(3, 4, .layers = 2), forward_gru_lengths, false);
+    check_lengths(gd_nn_rnn(3, 4, .bidirectional = true), forward_gru_lengths, false);
+}
+
 CLEAN_TEST(more_names_than_inputs_or_outputs_are_refused) {
     GD_SCOPE;
     const char *path = temp_path("names.onnx");
