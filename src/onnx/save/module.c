@@ -2,7 +2,9 @@
  *
  * The module is traced in eval mode with placeholders like the examples, and the graph is saved. If
  * it cannot be traced with an unknown batch size, it is traced again with that of the examples. An
- * unknown length was asked for, so it is not replaced.
+ * unknown length was asked for, so it is not replaced. A trace with an unknown length does not find
+ * all that depends on it, such as a linear layer after a flatten: the net is first traced with
+ * other lengths.
  */
 #include <stdio.h>
 #include <string.h>
@@ -115,6 +117,81 @@ static gd_status save_traced(const module_save *s, bool any_batch) {
                               &options, s->net, remedy);
 }
 
+/* --- other lengths ---------------------------------------------------------------------------- */
+
+/* Which sizes of the examples are changed together with the length. */
+typedef enum probe_axes {
+    SECOND,       /* the second of each input */
+    SECOND_ALIKE, /* only where it is the length of the first input */
+    ALL_ALIKE,    /* all sizes that are that length, such as both of a mask (T, T) */
+    PROBES,
+} probe_axes;
+
+/* The second size of the first input that has one; -1: none has. */
+static int64_t find_length(gd_tensors examples) {
+    for (int64_t i = 0; i < examples.count; i++)
+        if (examples.at[i]->rank > 1) return examples.at[i]->dims[1];
+    return -1;
+}
+
+static gd_status trace_with_length(const module_save *s, probe_axes axes, int64_t length) {
+    const int64_t given = find_length(s->examples);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor **inputs = gd_list_new(s->examples.count);
+    if (!graph || !inputs) return GD_E_MEMORY;
+    gd_block block = gd_graph_begin(graph);
+    gd_status status = GD_OK;
+    for (int64_t i = 0; i < s->examples.count && status == GD_OK; i++) {
+        const gd_tensor *x = s->examples.at[i];
+        gd_shape dims = gd_shape_of(x->rank, x->dims);
+        for (int d = 0; d < dims.rank; d++)
+            if (axes == ALL_ALIKE ? dims.at[d] == given
+                                  : d == 1 && (axes == SECOND || dims.at[d] == given))
+                dims.at[d] = length;
+        inputs[i] = gd_placeholder(dims, .dtype = (gd_dtype)x->dtype);
+        if (inputs[i]->kind == GD_FAILED) status = gd_failure();
+    }
+    if (status == GD_OK) gd_module_call(s->net, (gd_tensors){inputs, s->examples.count});
+    if (status == GD_OK && gd_failed()) status = gd_failure();
+    gd_graph_end(&block);
+    return status;
+}
+
+static gd_status try_length(const module_save *s, probe_axes axes, int64_t length) {
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    int grad = gd_no_grad_begin();
+    gd_status status = trace_with_length(s, axes, length);
+    gd_grad_mode_end(&grad);
+    gd_scope_close(&scope);
+    return gd_attempt_end(&attempt, status);
+}
+
+/* Fails if the net takes no other length than that of the examples. A net may have a largest
+ * length, or need a multiple of a number. */
+static gd_status check_other_lengths(const module_save *s) {
+    const int64_t given = find_length(s->examples);
+    const int64_t others[] = {given + 1, given - 1, 2 * given, given / 2};
+    char why[GD_MESSAGE_MAX];
+    gd_status first = GD_OK;
+    if (given < 1 || try_length(s, SECOND, given) != GD_OK) return GD_OK; /* saving says why */
+    for (int i = 0; i < 4; i++)
+        for (probe_axes axes = SECOND; axes < PROBES && others[i] > 0; axes++) {
+            const gd_status status = try_length(s, axes, others[i]);
+            if (status == GD_OK || status == GD_E_MEMORY) return status;
+            if (first != GD_OK) continue;
+            first = status;
+            snprintf(why, sizeof why, "%s", gd_latest_failure());
+        }
+    return gd_fail(first,
+                   "gd_onnx_save_module: %s: the net takes no other second size than %lld, that of "
+                   "the example; save it without .any_length. With %lld: %s",
+                   s->path, (long long)given, (long long)given + 1, why);
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
 /* Saves within a new scope, and recovers from a failure. */
 static gd_status try_save(const module_save *s, bool any_batch) {
     gd_attempt attempt;
@@ -179,7 +256,8 @@ gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *
     status = gd_saved_modes_save(&modes, net);
     if (status == GD_OK) {
         gd_saved_modes_set(&modes, 0);
-        status = save_for_sizes(&s);
+        if (options->any_length) status = check_other_lengths(&s);
+        if (status == GD_OK) status = save_for_sizes(&s);
     }
     gd_saved_modes_restore(&modes);
     return gd_report(site, status);

@@ -328,6 +328,43 @@ CLEAN_TEST(recurrent_nets_with_lengths_are_saved_for_any_length) {
     check_lengths(gd_nn_rnn(3, 4, .bidirectional = true), forward_gru_lengths, false);
 }
 
+/* The trace with an unknown length does not fail: flatten makes an unknown size. */
+CLEAN_TEST(a_net_that_needs_its_length_is_not_saved_for_any_length) {
+    GD_SCOPE;
+    const char *path = temp_path("fixed.onnx");
+    gd_module *net = gd_nn_sequential(gd_nn_linear(4, 3), gd_nn_flatten(), gd_nn_linear(15, 2));
+    gd_tensor *x = gd_ones(gd_dims(2, 5, 4));
+    CHECK(gd_onnx_save_module(path, net, gd_list(x), .any_length = true) == GD_E_SHAPE);
+    CHECK_SAYING(says("no other second size than 5") && says(".any_length") && says("2 (linear)"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(!file_exists(path));
+    CHECK(gd_onnx_save_module(path, net, gd_list(x)) == GD_OK);
+}
+
+/* Pairs of steps: (N, T, 4) as (N, T / 2, 8). */
+static gd_tensors join_pairs(gd_tensors in, void *self) {
+    (void)self;
+    return gd_listed(gd_flatten(gd_unflatten(in.at[0], 1, gd_dims(-1, 2)), .start_axis = 2));
+}
+
+static gd_tensors add_masked(gd_tensors in, void *self) {
+    (void)self;
+    return gd_listed(gd_matmul(in.at[1], in.at[0]));
+}
+
+CLEAN_TEST(nets_for_some_lengths_are_saved_for_any_length) {
+    GD_SCOPE;
+    const char *path = temp_path("some.onnx");
+    gd_tensor *x = gd_ones(gd_dims(3, 6, 4)), *mask = gd_ones(gd_dims(6, 6));
+    CHECK_SAYING(gd_onnx_save_module(path, gd_module_new(join_pairs, 0), gd_list(x),
+                                     .any_length = true) == GD_OK,
+                 "%s", gd_error_message());
+    CHECK_SAYING(gd_onnx_save_module(path, gd_module_new(add_masked, 0), gd_list(x, mask),
+                                     .any_length = true) == GD_OK,
+                 "%s", gd_error_message());
+}
+
 CLEAN_TEST(more_names_than_inputs_or_outputs_are_refused) {
     GD_SCOPE;
     const char *path = temp_path("names.onnx");
