@@ -212,6 +212,18 @@ bool gd_loader_next_at(const char *site, gd_loader *l, gd_tensors *batch) {
     return batch->count > 0;
 }
 
+bool gd_loader_row_name(gd_loader *l, int64_t row, char *text, size_t size) {
+    const int64_t at = (l->at.batch - 1) * l->options.batch + row;
+    int64_t index;
+    /* broken samples that were skipped have no rows */
+    if (!l->begun || l->given.batch.count == 0 || l->given.skipped > 0 || row < 0 ||
+        row >= l->options.batch || at < 0 || at >= l->positions ||
+        gd_order_at(&l->order, at, 1, &index) != GD_OK)
+        return false;
+    gd_dataset_sample_name(l->dataset, index, text, size);
+    return true;
+}
+
 gd_device *gd_loader_set_device(gd_loader *l, gd_device *device) {
     gd_device *before = l->options.device;
     if (device == gd_cpu()) device = NULL;

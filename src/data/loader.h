@@ -43,6 +43,9 @@ void gd_loader_prepare(const gd_loader *loader, int64_t number, const _Atomic bo
 /* Frees a batch that no one uses. */
 void gd_loader_drop(const gd_loader *loader, gd_prepared_batch *prepared);
 
+/* The name of the sample in a row of the batch that gd_loader_next gave last. False: unknown. */
+bool gd_loader_row_name(gd_loader *loader, int64_t row, char *text, size_t size);
+
 /* Whether an object of any kind is a loader. */
 bool gd_is_loader(const void *object);
 

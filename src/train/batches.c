@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -147,8 +148,8 @@ static gd_status call_eager(const gd_batch_call *c, gd_tensors batch, gd_tensors
 
 /* A failed trace has changed nothing, so the batch can run again eagerly. A wrong shape then fails
  * again, with a better message. */
-gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batch,
-                          gd_tensors *results) {
+static gd_status call_traced(gd_batches *b, const gd_batch_call *c, gd_tensors batch,
+                             gd_tensors *results) {
     if (!b->jit) return call_eager(c, batch, results);
     const int traces = gd_jit_traces(b->jit);
     const gd_status status = call_once(b->jit, c, batch, results);
@@ -160,6 +161,53 @@ gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batc
     gd_release(b->jit);
     b->jit = NULL;
     return GD_OK;
+}
+
+/* The number of the target in a message such as "target 5 is class 9"; -1: it has none. */
+static int64_t find_target(const char *message) {
+    static const char before[] = "target ", behind[] = " is class ";
+    for (const char *at = message; (at = strstr(at, before));) {
+        char *end;
+        at += strlen(before);
+        const int64_t number = strtoll(at, &end, 10);
+        if (end > at && strncmp(end, behind, strlen(behind)) == 0) return number;
+    }
+    return -1;
+}
+
+/* The message about a wrong class counts the targets of the batch: puts the sample before it. */
+static void name_sample(gd_batches *b, gd_tensors batch) {
+    char text[GD_MESSAGE_MAX], name[300];
+    const bool placed = gd_this_thread.latest_placed;
+    snprintf(text, sizeof text, "%s", gd_latest_failure());
+    const int64_t element = find_target(text), n = gd_batch_samples(batch),
+                  first = batch.count - b->n_targets - b->n_weights;
+    if (element < 0 || b->n_targets < 1 || first < 0 || n < 1) return;
+    const int64_t each = gd_tensor_numel(batch.at[first]) / n;
+    const bool found = each > 0 && gd_loader_row_name(b->loader, element / each, name, sizeof name);
+    const size_t begin = strlen(b->what) + 2;
+    const bool named = strncmp(text, b->what, begin - 2) == 0 && strlen(text) > begin;
+    /* again: a sampler of the program may have failed meanwhile */
+    if (!found) gd_fail(GD_E_INDEX, "%s", text);
+    else
+        gd_fail(GD_E_INDEX, "%s: %s, target %lld of its batch: %s", b->what, name,
+                (long long)element, named ? text + begin : text);
+    gd_this_thread.latest_placed = placed;
+}
+
+/* The message of a failure says which call of the program failed. Where a wrong index in the data
+ * is known at once, an eager call fails, too, and names the layer. */
+gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batch,
+                          gd_tensors *results) {
+    const bool traced = b->jit != NULL;
+    gd_status status = call_traced(b, c, batch, results);
+    if (status == GD_E_INDEX && traced && b->jit && b->loss_sum->device->api->host_reads)
+        status = call_eager(c, batch, results);
+    if (status == GD_OK) return GD_OK;
+    if (status == GD_E_INDEX) name_sample(b, batch);
+    if (strncmp(gd_latest_failure(), b->what, strlen(b->what)) != 0)
+        gd_error_prefix("%s: ", b->what);
+    return status;
 }
 
 /* --- a batch ---------------------------------------------------------------------------------- */

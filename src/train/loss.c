@@ -79,6 +79,19 @@ static gd_status call_loss(const gd_batches *b, gd_module *layer, const gd_batch
     return status;
 }
 
+static gd_status call_function(const gd_batches *b, gd_batch_result *r) {
+    GD_NAME_SCOPE("the loss function");
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    r->loss = b->training->loss_function(r->outputs, r->targets, b->training->loss_user);
+    gd_status status = GD_OK;
+    if (!r->loss && !gd_failed()) status = gd_fail(GD_E_ARGUMENT, "it returned NULL");
+    else if (!r->loss || r->loss->kind == GD_FAILED) status = gd_failure();
+    status = gd_attempt_end(&attempt, status);
+    if (status != GD_OK) gd_error_prefix("%s: the loss function: ", b->what);
+    return status;
+}
+
 /* --- weights ---------------------------------------------------------------------------------- */
 
 /* The class number of each element of the loss: the target itself, or the argmax of a target with a
@@ -222,11 +235,8 @@ gd_status gd_batch_loss(gd_batches *b, gd_tensors batch, gd_batch_result *r) {
     const gd_training *t = b->training;
     if (t->loss && (r->weight || b->class_weights)) return weighted_loss(b, r);
     if (t->loss) GD_TRY(call_loss(b, t->loss, r, &r->loss));
-    else if (t->loss_function) r->loss = t->loss_function(r->outputs, r->targets, t->loss_user);
+    else if (t->loss_function) GD_TRY(call_function(b, r));
     else return GD_OK;
-    if (!r->loss || r->loss->kind == GD_FAILED)
-        return gd_failed() ? gd_failure()
-                           : gd_fail(GD_E_ARGUMENT, "%s: the loss function returned NULL", b->what);
     if (gd_tensor_numel(r->loss) != 1 || !gd_is_float(r->loss->dtype)) {
         char text[128];
         return gd_fail(GD_E_SHAPE, "%s: the loss must be one float; it is %s", b->what,

@@ -60,6 +60,54 @@ CLEAN_TEST(an_optimizer_whose_layer_was_replaced_is_refused_by_the_run) {
     CHECK(!tensors_same_bits(before, gd_module_tensor(head, "weight")));
 }
 
+/* --- wrong data ------------------------------------------------------------------------------- */
+
+static gd_tensor *own_loss(gd_tensors outputs, gd_tensors targets, void *user) {
+    (void)user;
+    return gd_cross_entropy(outputs.at[0], targets.at[0]);
+}
+
+/* Sample 57 is of class 9. Its place in a shuffled batch tells nothing. */
+CLEAN_TEST(a_wrong_class_is_reported_with_its_sample) {
+    GD_SCOPE;
+    int64_t classes[100];
+    for (int i = 0; i < 100; i++) classes[i] = i == 57 ? 9 : i % 3;
+    gd_tensor *x = gd_randn(gd_dims(100, 4)), *y = gd_from_array(gd_dims(100), GD_I64, classes);
+    gd_module *net = gd_nn_linear(4, 3);
+    for (int own = 0; own < 2; own++)
+        for (int jit = 0; jit < 2; jit++) {
+            if (own) gd_compile(net, .loss_function = own_loss);
+            else gd_compile(net, .loss = "cross_entropy");
+            CHECK(!gd_fit(net, gd_list(x, y), .batch = 10, .jit = jit, QUIET));
+            CHECK_SAYING(says("gd_fit: sample 57, target ") && says(" is class 9") &&
+                             says(own ? " of its batch: the loss function: cross_entropy"
+                                      : " of its batch: the loss cross_entropy: "),
+                         "%s", gd_error_message());
+            gd_clear_error();
+        }
+    CHECK(!gd_evaluate(net, gd_dataset_tensors(x, y)));
+    CHECK_SAYING(says("gd_evaluate: sample 57, target 25 of its batch: "), "%s",
+                 gd_error_message());
+    gd_clear_error();
+}
+
+CLEAN_TEST(wrong_inputs_are_reported_with_the_call_and_the_layer) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_sequential(gd_nn_embedding(5, 4), gd_nn_flatten(), gd_nn_linear(8, 3));
+    gd_tensor *tokens = gd_full(gd_dims(10, 2), 7, .dtype = GD_I64),
+              *y = gd_zeros(gd_dims(10), .dtype = GD_I64);
+    gd_compile(net, .loss = "cross_entropy");
+    for (int jit = 0; jit < 2; jit++) {
+        CHECK(!gd_fit(net, gd_list(tokens, y), .jit = jit, QUIET));
+        CHECK_SAYING(says("gd_fit: 0 (embedding): ") && says("index 7"), "%s", gd_error_message());
+        gd_clear_error();
+        CHECK(!gd_fit(net, gd_list(gd_randn(gd_dims(10, 2)), y), .jit = jit, QUIET));
+        CHECK_SAYING(says("gd_fit: 0 (embedding): ") && says("must be an integer"), "%s",
+                     gd_error_message());
+        gd_clear_error();
+    }
+}
+
 /* --- class weights ---------------------------------------------------------------------------- */
 
 CLEAN_TEST(class_weights_of_another_count_than_classes_are_refused) {
@@ -237,7 +285,7 @@ CLEAN_TEST(errors_of_a_run_name_the_loss_and_the_data) {
     for (int jit = 0; jit < 2; jit++) {
         CHECK(!gd_fit(net, gd_list(x, gd_add(y, gd_scalar_int(1))), .jit = jit, .shuffle = false,
                       QUIET));
-        CHECK_SAYING(strncmp(gd_error_message(), "gd_fit: the loss cross_entropy: ", 32) == 0 &&
+        CHECK_SAYING(says("gd_fit: sample 1, target ") && says(": the loss cross_entropy: ") &&
                          says("is class 3, but classes are 0 to 2") && !says("gd_session_run") &&
                          !says("index_cross_entropy"),
                      "%s", gd_error_message());
@@ -261,7 +309,8 @@ CLEAN_TEST(errors_of_a_run_name_the_loss_and_the_data) {
                      gd_error_message());
         gd_clear_error();
         CHECK(!gd_evaluate(net, gd_list(x, gd_add(y, gd_scalar_int(1))), .jit = jit));
-        CHECK_SAYING(says("gd_evaluate: the loss cross_entropy: "), "%s", gd_error_message());
+        CHECK_SAYING(says("gd_evaluate: sample 1, target 1 of its batch: the loss cross_entropy: "),
+                     "%s", gd_error_message());
         gd_clear_error();
     }
 }
