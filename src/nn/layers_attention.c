@@ -169,8 +169,8 @@ static gd_status check_mask(const gd_tensor *mask, const char *name) {
     const gd_dtype dtype = mask ? gd_tensor_dtype(mask) : GD_BOOL;
     if (dtype == GD_BOOL || gd_dtype_is_float(dtype)) return GD_OK;
     return gd_fail(GD_E_DTYPE,
-                   "%s is %s; it must be bool, where true is \"hide\" (gd_ne(mask, "
-                   "gd_scalar_int(0)) makes it so), or a float, which is added to the scores",
+                   "%s is %s; it must be bool, where true is \"hide\" (gd_ne(mask, 0) makes it "
+                   "so), or a float, which is added to the scores",
                    name, gd_dtype_name(dtype));
 }
 

@@ -151,7 +151,7 @@ gd_status gd_attention_infer(const gd_infer *i, int mask_at, bool causal, bool g
         if (mask->dtype != GD_BOOL && mask->dtype != i->in[0]->dtype)
             return gd_op_fail(GD_E_DTYPE,
                               "'mask' is %s; it must be bool, where true is \"attend\" "
-                              "(gd_ne(mask, gd_scalar_int(0)) makes it so), or %s as 'q', which is "
+                              "(gd_ne(mask, 0) makes it so), or %s as 'q', which is "
                               "added to the scores",
                               gd_dtype_name((gd_dtype)mask->dtype),
                               gd_dtype_name((gd_dtype)i->in[0]->dtype));

@@ -155,8 +155,9 @@ CLEAN_TEST(wrong_shapes_and_options_are_named) {
     check_message("multihead_attention", "8 inputs");
     gd_tensor *x = gd_randn(gd_dims(3, 2, 8)), *zeros = gd_zeros(gd_dims(3, 3), .dtype = GD_I64);
     gd_module_forward(m, x, NULL, NULL, NULL, zeros);
-    check_message("multihead_attention",
-                  "attn_mask is i64; it must be bool, where true is \"hide\"");
+    check_message(
+        "multihead_attention",
+        "attn_mask is i64; it must be bool, where true is \"hide\" (gd_ne(mask, 0) makes it so)");
     gd_module_forward(m, x, NULL, NULL, gd_zeros(gd_dims(2, 3), .dtype = GD_I64));
     check_message("multihead_attention", "key_padding_mask is i64; it must be bool");
     CHECK(!gd_nn_multihead_attention(8, 3));

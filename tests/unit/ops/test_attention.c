@@ -69,7 +69,8 @@ TEST(messages_say_what_shared_heads_and_masks_need) {
     gd_scaled_dot_product_attention(q, k, k, .grouped = true);
     CHECK(!gd_failed());
     gd_scaled_dot_product_attention(q, q, q, .mask = gd_ones(gd_dims(5, 5), .dtype = GD_I64));
-    CHECK(message_has("'mask' is i64; it must be bool, where true is \"attend\""));
+    CHECK(message_has("'mask' is i64; it must be bool, where true is \"attend\" "
+                      "(gd_ne(mask, 0) makes it so)"));
 }
 
 TEST(a_failed_allocation_is_a_status_in_every_order) {
