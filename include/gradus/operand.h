@@ -23,17 +23,39 @@
 #ifdef __cplusplus
 #include <type_traits>
 
+/* An enumerator of an unscoped enum is an integer, as in C. */
+template <typename T>
+struct gd_is_number_
+    : std::integral_constant<bool, std::is_arithmetic<T>::value ||
+                                       (std::is_enum<T>::value &&
+                                        std::is_convertible<T, long long>::value)> {};
+/* A class of the program that wraps a tensor. */
+template <typename T>
+struct gd_wraps_tensor_
+    : std::integral_constant<bool, std::is_class<T>::value &&
+                                       std::is_convertible<T, gd_tensor *>::value> {};
+
 struct gd_operand {
     gd_tensor *tensor;
     gd_number number;
     gd_dtype kind;
     gd_operand(gd_tensor *t) : tensor(t), number(0), kind(GD_DTYPE_NONE) {}
-    template <typename T, typename = typename std::enable_if<std::is_arithmetic<T>::value>::type>
+    template <typename T, typename std::enable_if<gd_wraps_tensor_<T>::value, int>::type = 0>
+    gd_operand(T t) : tensor(t), number(0), kind(GD_DTYPE_NONE) {}
+    template <typename T, typename std::enable_if<gd_is_number_<T>::value, int>::type = 0>
     gd_operand(T x)
-        : tensor(nullptr), number(x), kind(std::is_same<T, bool>::value       ? GD_BOOL
-                                           : std::is_floating_point<T>::value ? GD_F64
-                                                                              : GD_I64) {}
+        : tensor(nullptr), number(+x), kind(std::is_same<T, bool>::value       ? GD_BOOL
+                                            : std::is_floating_point<T>::value ? GD_F64
+                                                                               : GD_I64) {}
 };
+
+/* A tensor that may be absent is a gd_tensor *, nullptr or NULL; a number, also 0, is an error. */
+inline gd_tensor *gd_tensor_or_null_(gd_tensor *t) { return t; }
+template <typename T,
+          typename std::enable_if<std::is_same<T, int>::value || std::is_floating_point<T>::value,
+                                  int>::type = 0>
+gd_tensor *gd_tensor_or_null_(T a_number) = delete;
+#define GD_TENSOR_OR_NULL_(x) gd_tensor_or_null_(x)
 
 /* Calls one of two functions: of tensors, or of operands if a number is among them. */
 template <bool numbers> struct gd_operands_call_ {
@@ -52,10 +74,9 @@ template <typename... None> struct gd_numbers_among_ {
     enum { any = 0 };
 };
 template <typename First, typename... Rest> struct gd_numbers_among_<First, Rest...> {
-    static_assert(std::is_arithmetic<First>::value ||
-                      std::is_convertible<First, gd_tensor *>::value,
+    static_assert(gd_is_number_<First>::value || std::is_convertible<First, gd_tensor *>::value,
                   "an operand of an elementwise op is a gd_tensor * or a number");
-    enum { any = std::is_arithmetic<First>::value || gd_numbers_among_<Rest...>::any };
+    enum { any = gd_is_number_<First>::value || gd_numbers_among_<Rest...>::any };
 };
 template <typename F, typename G, typename A, typename B, typename... Rest>
 inline gd_tensor *gd_operands_2_(F f, G g, const char *site, A a, B b, Rest... rest) {
@@ -106,6 +127,8 @@ static inline gd_operand gd_operand_real_(double x) {
 #define GD_TENSOR_(x)    _Generic((x), gd_tensor *: (x), void *: (x), default: (gd_tensor *)0)
 /* An error here: what an op writes in place is no gd_tensor *. */
 #define GD_WRITTEN_(x)   _Generic((x), gd_tensor *: (x), void *: (x))
+/* An error here: a tensor that may be absent is neither a gd_tensor * nor NULL. */
+#define GD_TENSOR_OR_NULL_(x) GD_WRITTEN_(x)
 /* An error here: an operand is neither a gd_tensor * nor a number. */
 #define GD_OPERAND_(x)                                                                          \
     _Generic((x), gd_tensor *: gd_operand_tensor_, void *: gd_operand_tensor_,                  \

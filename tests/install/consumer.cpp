@@ -47,8 +47,21 @@ static bool devices() {
     return named && given && gd_set_default_device(nullptr) == GD_OK && !gd_failed();
 }
 
-// Numbers as operands.
+// A class of the program that holds a tensor.
+struct holder {
+    gd_tensor *t;
+    operator gd_tensor *() const { return t; }
+};
+
+enum { TWO = 2 };
+
+// Numbers as operands: also enumerators, and beside a class that converts to a tensor.
 static bool numbers() {
+    const holder h{gd_scalar(3)};
+    const bool others = gd_item(gd_mul(gd_scalar(3), TWO)) == 6 && gd_item(gd_mul(h, 2)) == 6 &&
+                        gd_item(gd_mul(h, h)) == 9 && gd_item(gd_lerp(h, TWO, 1)) == 2;
+    if (!others) return false;
+
     gd_tensor *n = gd_cast(gd_arange(0, 4), GD_I64);
     const bool dtypes = gd_tensor_dtype(gd_mul(n, 2)) == GD_I64 &&
                         gd_tensor_dtype(gd_mul(0.5f, n)) == GD_F32 &&

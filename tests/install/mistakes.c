@@ -1,6 +1,6 @@
 /* mistakes.c - calls that must not compile, one for each value of MISTAKE. With MISTAKE=0 it is
  * right, and compiles without a warning. Compiled as C and as C++20; clang cannot reject those from
- * 19 on in C. */
+ * 21 on in C. */
 #include <gradus/gradus.h>
 
 #ifndef __cplusplus
@@ -20,6 +20,8 @@ void calls(gd_tensor *x, gd_tensors p, gd_module *net, gd_dataset *data, void *u
     gd_add(1, gd_mul(x, axis));
     gd_where(gd_gt(x, 0), x, 0.f);
     gd_add_(x, 2);
+    gd_clamp_tensor(x, NULL, x);
+    gd_clamp_tensor(x, x, nullptr);
     (void)user;
 #if MISTAKE == 1 /* options without a name: */
     gd_sum(x, 1);
@@ -57,11 +59,15 @@ void calls(gd_tensor *x, gd_tensors p, gd_module *net, gd_dataset *data, void *u
     gd_add_(1, x);
 #elif MISTAKE == 18
     gd_lerp(x, x, &axis);
-#elif MISTAKE == 19 /* an option without a name behind a named one: */
-    gd_loader_new(data, .batch = 32, true);
+#elif MISTAKE == 19 /* numbers in place of tensors: */
+    gd_clamp_tensor(x, x, 1);
 #elif MISTAKE == 20
+    gd_clamp_tensor(x, 0, x);
+#elif MISTAKE == 21 /* an option without a name behind a named one: */
+    gd_loader_new(data, .batch = 32, true);
+#elif MISTAKE == 22
     gd_softmax(x, .axis = axis, GD_F32);
-#elif MISTAKE == 21
+#elif MISTAKE == 23
     gd_dataset_csv("a", .target = "b", "c");
 #endif
 }

@@ -215,14 +215,18 @@ static void print_parameters(FILE *out, const gd_record *r) {
     }
 }
 
-/* Prints the arguments that the macro passes on. A `number` keeps the type that the user gave
- * it. */
+/* Prints the arguments that the macro passes on. A `number` keeps the type that the user gave it.
+ * In place of a tensor that may be absent, the number 0 would be a null pointer. */
 static void print_arguments(FILE *out, const op *o) {
     const gd_record *r = &o->record;
     for (int i = takes_numbers(o) ? r->n_inputs : 0; i < r->n_order; i++) {
         int k = r->order[i];
         bool number = k < 0 && r->attrs[~k].type == GD_ATTR_NUMBER;
-        fprintf(out, number ? ", gd_number_of(%s)" : ", %s",
+        bool absent = k >= 0 && r->inputs[k].optional && !r->inputs[k].option;
+        fprintf(out,
+                number   ? ", gd_number_of(%s)"
+                : absent ? ", GD_TENSOR_OR_NULL_(%s)"
+                         : ", %s",
                 k < 0 ? r->attrs[~k].name : r->inputs[k].name);
     }
 }
