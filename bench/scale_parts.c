@@ -387,6 +387,30 @@ static void run_onnx(int n) {
 
 /* --- data ------------------------------------------------------------------------------------- */
 
+/* The character U+4E00 + i as UTF-8. */
+static const char *character(int i) {
+    static char text[4];
+    const unsigned code = 0x4E00 + (unsigned)i;
+    text[0] = (char)(0xE0 | code >> 12);
+    text[1] = (char)(0x80 | (code >> 6 & 0x3F));
+    text[2] = (char)(0x80 | (code & 0x3F));
+    return text;
+}
+
+/* A text in which each character is a class. */
+static void run_classes(int n) {
+    const char *path = file_path("txt");
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < n; i++) fputs(character(i), f);
+    if (f) fclose(f);
+    gd_dataset *text;
+    PART("open a text", text = gd_dataset_text(path, 3));
+    scale_begin();
+    for (int i = 0; i < n; i++) gd_dataset_class_index(text, character(i));
+    scale_end("find classes by name");
+    unlink(path);
+}
+
 static void run_data(int n) {
     gd_dataset **parts = malloc((size_t)n * sizeof *parts), *all;
     gd_tensors batch;
@@ -417,4 +441,5 @@ const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"session", run_session, 500},
                                         {"onnx", run_onnx, 125},
                                         {"data", run_data, 500},
+                                        {"classes", run_classes, 500},
                                         {NULL, NULL, 0}};

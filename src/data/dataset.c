@@ -18,6 +18,7 @@ static void destroy_dataset(gd_object *object) {
     for (int i = 0; i < d->n_inner; i++) gd_release(d->inner[i]);
     for (int64_t i = 0; i < d->n_classes; i++) gd_free(d->classes[i]);
     gd_free(d->classes);
+    gd_index_set_free(&d->class_names);
     gd_free(d->inner);
     gd_free(d->options);
     gd_object_free(object);
@@ -60,6 +61,20 @@ gd_dataset *gd_dataset_finish(const char *site, gd_dataset *d, gd_status status)
     return NULL;
 }
 
+static uint64_t hash_text(const char *text) {
+    uint64_t hash = 0;
+    for (; *text; text++) hash = gd_hash_mix(hash, (unsigned char)*text);
+    return hash;
+}
+
+/* The first class of this name, or -1. */
+static int find_class(const gd_dataset *d, const char *name, uint64_t hash) {
+    int found;
+    for (size_t probe = 0; (found = gd_index_set_next(&d->class_names, hash, &probe)) >= 0;)
+        if (strcmp(d->classes[found], name) == 0) break;
+    return found;
+}
+
 gd_status gd_dataset_set_classes(gd_dataset *d, const char *const *names, int64_t count) {
     char digits[24];
     d->classes = gd_calloc((size_t)count, sizeof *d->classes);
@@ -70,6 +85,12 @@ gd_status gd_dataset_set_classes(gd_dataset *d, const char *const *names, int64_
         char *copy = gd_malloc(strlen(name) + 1);
         if (!copy) return gd_no_memory(NULL, "for names of classes");
         d->classes[d->n_classes] = strcpy(copy, name);
+        const uint64_t hash = hash_text(copy);
+        if (find_class(d, copy, hash) < 0 &&
+            !gd_index_set_add(&d->class_names, hash, (int)d->n_classes)) {
+            gd_free(copy);
+            return gd_no_memory(NULL, "for names of classes");
+        }
     }
     return GD_OK;
 }
@@ -245,8 +266,8 @@ int64_t gd_dataset_class_index_at(const char *site, const gd_dataset *d, const c
         gd_report(site, gd_fail(GD_E_ARGUMENT, "gd_dataset_class_index: %s", wrong));
         return -1;
     }
-    for (int64_t i = 0; i < d->n_classes; i++)
-        if (strcmp(d->classes[i], name) == 0) return i;
+    const int found = find_class(d, name, hash_text(name));
+    if (found >= 0) return found;
     gd_report(site, fail_no_class(d, name));
     return -1;
 }

@@ -20,6 +20,7 @@
 #define GRADUS_DATA_DATASET_H
 
 #include "core/error.h"
+#include "core/index_set.h"
 #include "core/object.h"
 #include "gradus/dataset.h"
 #include "dispatch/factory.h"
@@ -57,6 +58,7 @@ struct gd_dataset {
     int n_inner;
     char **classes; /* names of classes; NULL: unknown */
     int64_t n_classes;
+    gd_index_set class_names; /* of `classes`: the first of each name */
 };
 
 /* Called by the typed constructors. */
