@@ -7,6 +7,7 @@
 #ifndef GRADUS_CORE_NUMBER_H
 #define GRADUS_CORE_NUMBER_H
 
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -25,6 +26,9 @@ int gd_double_print(char text[GD_DOUBLE_TEXT], double value);
 /* The double with the fewest decimal digits among those that round to this float: 0.1 for 0.1f,
  * where (double)0.1f is 0.10000000149011612. */
 double gd_float_shortest(float value);
+
+/* For messages: a NaN without its sign, which a computation leaves and %g would print. */
+static inline double gd_shown_number(double value) { return isnan(value) ? fabs(value) : value; }
 
 /* The C library's functions in the C locale. Calls that print no floats may use the C library's. */
 int gd_snprintf(char *text, size_t size, const char *format, ...) GD_PRINTF(3, 4);

@@ -11,6 +11,7 @@
 
 #include "core/alloc.h"
 #include "core/fork.h"
+#include "core/number.h"
 #include "dispatch/call.h"
 #include "dispatch/launch.h"
 #include "dispatch/problem.h"
@@ -151,9 +152,10 @@ static gd_status fail_weights(const gd_data_error *e, const gd_data_operand *o) 
     if (e->values[0] < 0)
         return gd_fail(GD_E_ARGUMENT,
                        "weight %lld of row %lld is %g; weights must be 0 or more, and finite",
-                       column, row, e->real);
+                       column, row, gd_shown_number(e->real));
     if (e->values[1] == 0)
-        return gd_fail(GD_E_ARGUMENT, "the weights of row %lld add up to %g", row, e->real);
+        return gd_fail(GD_E_ARGUMENT, "the weights of row %lld add up to %g", row,
+                       gd_shown_number(e->real));
     return gd_fail(GD_E_ARGUMENT,
                    "row %lld has %lld classes with a weight above 0; %lld cannot be drawn without "
                    "replacement",
@@ -178,9 +180,10 @@ gd_status gd_data_fail(const gd_data_error *e, const gd_data_operand *o) {
     case GD_DATA_PROBABILITY:
         return gd_fail(GD_E_ARGUMENT,
                        "element %lld of 'p' is %g; a probability must be from 0 to 1", element,
-                       e->real);
+                       gd_shown_number(e->real));
     case GD_DATA_NOT_FINITE:
-        return gd_fail(GD_E_STATE, "element %lld is %g, which is not finite", element, e->real);
+        return gd_fail(GD_E_STATE, "element %lld is %g, which is not finite", element,
+                       gd_shown_number(e->real));
     case GD_DATA_TOO_FEW:
         return gd_fail(GD_E_SHAPE,
                        "the mask has %lld true elements, but 'src' has only %lld elements", a, b);

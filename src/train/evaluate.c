@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/freed.h"
+#include "core/number.h"
 #include "gradus/autograd.h"
 #include "train/loss.h"
 #include "train/run.h"
@@ -67,6 +68,13 @@ static gd_status run_batches(pass *p, bool *complete) {
     return status;
 }
 
+/* Samples without a loss, or with weights that are all 0, have none. */
+static bool has_nonfinite_loss(const gd_batches *b, double loss) {
+    double weight = 0;
+    if (isfinite(loss) || (!b->training->loss && !b->training->loss_function)) return false;
+    return gd_copy_out(b->weight_sum, &weight, sizeof weight) == GD_OK && weight > 0;
+}
+
 /* --- validation ------------------------------------------------------------------------------- */
 
 static gd_status read_values(gd_fit_run *r) {
@@ -78,6 +86,11 @@ static gd_status read_values(gd_fit_run *r) {
     const gd_status status = gd_batches_read(&r->validation, read);
     gd_scope_close(&scope);
     for (int i = 0; i < r->n_val && status == GD_OK; i++) r->values[r->n_train + i].value = read[i];
+    if (status == GD_OK && !r->said_val_nan && has_nonfinite_loss(&r->validation, read[0])) {
+        r->said_val_nan = true; /* once in a run */
+        gd_notice(GD_LOG_WARNING, "%s: epoch %lld: the loss is %g", r->validation.what,
+                  (long long)r->event.epoch + 1, gd_shown_number(read[0]));
+    }
     gd_free(read);
     return gd_attempt_end(&attempt, status);
 }
@@ -124,6 +137,8 @@ static gd_status fill_row(gd_batches *b, gd_history *h) {
         if (column < 0) status = GD_E_MEMORY;
         else gd_history_set(h, column, read[i]);
     }
+    if (status == GD_OK && has_nonfinite_loss(b, read[0]))
+        gd_notice(GD_LOG_WARNING, "%s: the loss is %g", b->what, gd_shown_number(read[0]));
     gd_free(read);
     return status;
 }

@@ -141,7 +141,7 @@ static void check_gradients(gd_fit_run *r, search *s, double loss) {
     if (!isfinite(loss)) {
         s->found = true;
         gd_snprintf(s->text, sizeof s->text, "the loss is %g; all outputs of layers are finite",
-                    loss);
+                    gd_shown_number(loss));
         return;
     }
     for (int64_t i = r->parameters.count; i-- > 0 && !s->found;) {

@@ -42,7 +42,8 @@ struct gd_fit_run {
     gd_event event;
     gd_undo undo;
     gd_own_rng rng;
-    bool said_nan; /* the log has a line about a loss that is not finite */
+    bool said_nan;     /* the log has a line about a loss that is not finite */
+    bool said_val_nan; /* the same of the validation */
 
     /* the position; saved in checkpoints */
     int64_t epoch, batch, step;     /* batches of this epoch, and in total */

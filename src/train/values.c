@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/number.h"
 #include "train/run.h"
 
 int gd_run_find(const gd_fit_run *r, const char *name) {
@@ -54,7 +55,7 @@ static void log_nonfinite_loss(gd_fit_run *r) {
     gd_notice(GD_LOG_WARNING,
               "gd_fit: epoch %lld, step %lld: the loss is %g; the callback gd_stop_on_nan ends a "
               "run at the first such step and names the layer",
-              (long long)r->event.epoch + 1, (long long)r->step, loss);
+              (long long)r->event.epoch + 1, (long long)r->step, gd_shown_number(loss));
 }
 
 gd_status gd_run_read(gd_fit_run *r) {

@@ -1,5 +1,6 @@
 /* test_fit_mistakes.c - what would train nothing, or something else, fails with a message in terms
  * of the program's own net, loss and data. */
+#include <math.h>
 #include <string.h>
 
 #include "capture.h"
@@ -106,6 +107,33 @@ CLEAN_TEST(wrong_inputs_are_reported_with_the_call_and_the_layer) {
                      gd_error_message());
         gd_clear_error();
     }
+}
+
+static gd_tensor *negative_nan_loss(gd_tensors outputs, gd_tensors targets, void *user) {
+    (void)user;
+    return gd_add(gd_mse_loss(outputs.at[0], targets.at[0]), gd_neg(gd_scalar(NAN)));
+}
+
+CLEAN_TEST(a_loss_that_is_not_finite_is_logged_wherever_it_is_computed) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(20, 3)), *y = gd_randn(gd_dims(20, 2)),
+              *bad = gd_full(gd_dims(20, 3), NAN);
+    gd_module *net = gd_nn_linear(3, 2);
+    gd_compile(net, .loss = "mse", .optimizer = "sgd lr=0.01");
+    capture_log(GD_LOG_WARNING);
+    CHECK(gd_fit(net, gd_list(x, y), .validation = gd_dataset_tensors(bad, y), .epochs = 3, QUIET));
+    CHECK_SAYING(strstr(captured.text, "gd_fit: validation: epoch 1: the loss is nan"), "%s",
+                 captured.text);
+    CHECK(captured.warnings == 1); /* once in a run */
+    capture_log(GD_LOG_WARNING);
+    CHECK(gd_evaluate(net, gd_list(bad, y)));
+    CHECK_SAYING(strstr(captured.text, "gd_evaluate: the loss is nan"), "%s", captured.text);
+    gd_compile(net, .loss_function = negative_nan_loss, .optimizer = "sgd lr=0.01");
+    capture_log(GD_LOG_WARNING);
+    CHECK(gd_fit(net, gd_list(x, y), QUIET));
+    CHECK_SAYING(strstr(captured.text, "the loss is nan") && !strstr(captured.text, "-nan"), "%s",
+                 captured.text);
+    end_log_capture();
 }
 
 /* --- class weights ---------------------------------------------------------------------------- */
