@@ -354,4 +354,43 @@ TEST(indexing_works_in_graphs_with_unknown_sizes) {
     CHECK_VALUES(out.at[2], gd_dims(4, 3), 0, 4, 0, 0, 0, 0, 0, 0, 18, 20, 0, 0);
 }
 
+/* --- all positions of an axis ----------------------------------------------------------------- */
+
+TEST(unbind_gives_a_view_of_each_position) {
+    GD_SCOPE;
+    gd_tensor *x = numbered_tensor(GD_F32);
+    const gd_tensors parts = gd_unbind(x, .axis = -2);
+    CHECK(parts.count == 3);
+    CHECK_VALUES(parts.at[1], gd_dims(2, 4), 10, 11, 12, 13, 110, 111, 112, 113);
+    gd_mul_(parts.at[2], 0);
+    CHECK_VALUES(gd_select(x, 1, 2), gd_dims(2, 4), 0, 0, 0, 0, 0, 0, 0, 0);
+    CHECK(gd_unbind(x).count == 2 && gd_tensor_dim(gd_unbind(x).at[1], 0) == 3);
+}
+
+TEST(gradients_of_unbound_parts_are_stacked) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(2, 3)));
+    const gd_tensors columns = gd_unbind(x, .axis = 1);
+    gd_backward(gd_sum(gd_add(gd_mul(columns.at[0], 2), columns.at[2])));
+    CHECK_VALUES(gd_tensor_grad(x), gd_dims(2, 3), 2, 0, 1, 2, 0, 1);
+}
+
+static bool fails_to_unbind(gd_tensor *x, int axis, const char *text) {
+    const gd_tensors parts = gd_unbind(x, .axis = axis);
+    const bool fails = gd_failed() && strstr(gd_error_message(), text) &&
+                       gd_tensor_is_error(parts.at[0]) && gd_tensor_is_error(parts.at[5]);
+    if (!fails) printf("%s\n", gd_error_message());
+    gd_clear_error();
+    return fails;
+}
+
+TEST(unbind_says_why_there_are_no_parts) {
+    GD_SCOPE;
+    CHECK(fails_to_unbind(gd_zeros(gd_dims(0, 3)), 0, "axis 0 has size 0"));
+    CHECK(fails_to_unbind(gd_zeros(gd_dims(2, 3)), 2, "axis"));
+    CHECK(fails_to_unbind(gd_scalar(1), 0, "rank 0"));
+    GD_GRAPH(gd_graph_new());
+    CHECK(fails_to_unbind(gd_placeholder(gd_dims(GD_ANY, 3)), 0, "unbind"));
+}
+
 TEST_MAIN
