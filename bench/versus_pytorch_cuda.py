@@ -432,7 +432,7 @@ def measure_extra(args, folder):
     shutil.rmtree(caches["GRADUS_CACHE"], ignore_errors=True)
 
 
-def main():
+def parse_arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", nargs="?", default="build/bench/bench_device", help="default: %(default)s")
     parser.add_argument("--nets", default=",".join(DEFAULT), help="of %(default)s")
@@ -449,7 +449,7 @@ def main():
     parser.add_argument("--twice", action="store_true")
     parser.add_argument("--extra", action="store_true")
     parser.add_argument("--record", action="store_true", help="write the figures to bench/figures.json")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     if not args.peers:
         args.peers = "torch" if args.torch_device == "cpu" else ",".join(PEERS)
     unknown = set(args.peers.split(",")) - set(PEERS)
@@ -457,6 +457,11 @@ def main():
         parser.error(f"there is no mode {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
     if args.record and args.peers != ",".join(PEERS):
         parser.error("the figures of --record are against the best of all modes of PyTorch: leave out --peers")
+    return args
+
+
+def main():
+    args = parse_arguments()
     began = time.perf_counter()
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device"
     print(f"PyTorch {torch.__version__}, {where}; milliseconds per step, medians of {args.rounds} rounds")
