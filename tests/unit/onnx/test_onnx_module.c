@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "clean_test.h"
 #include "compare.h"
 #include "files.h"
@@ -363,6 +364,35 @@ CLEAN_TEST(nets_for_some_lengths_are_saved_for_any_length) {
     CHECK_SAYING(gd_onnx_save_module(path, gd_module_new(add_masked, 0), gd_list(x, mask),
                                      .any_length = true) == GD_OK,
                  "%s", gd_error_message());
+}
+
+/* ONNX has no operator for it, and its body needs the size of the axis. */
+static gd_tensors roll_steps(gd_tensors in, void *self) {
+    (void)self;
+    return gd_listed(gd_roll(in.at[0], gd_dims(1), .axis = gd_dims(1)));
+}
+static gd_tensors roll_first(gd_tensors in, void *self) {
+    (void)self;
+    return gd_listed(gd_roll(in.at[0], gd_dims(1), .axis = gd_dims(0)));
+}
+
+CLEAN_TEST(a_net_whose_ops_need_a_size_is_refused_or_saved_for_it) {
+    GD_SCOPE;
+    const char *path = temp_path("rolled.onnx");
+    gd_tensor *x = gd_ones(gd_dims(3, 5, 4));
+    CHECK(gd_onnx_save_module(path, gd_module_new(roll_steps, 0), gd_list(x), .any_length = true) ==
+          GD_E_UNSUPPORTED);
+    CHECK_SAYING(says("gd_onnx_save_module: ") && says("x is f32[?,?,4]") &&
+                     says("save the net without .any_length"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    capture_log(GD_LOG_WARNING);
+    CHECK_SAYING(gd_onnx_save_module(path, gd_module_new(roll_first, 0), gd_list(x)) == GD_OK, "%s",
+                 gd_error_message());
+    CHECK_SAYING(strstr(captured.text, "rolled.onnx is only for inputs with a first size of 3: ") &&
+                     strstr(captured.text, "x is f32[?,5,4]"),
+                 "%s", captured.text);
+    end_log_capture();
 }
 
 CLEAN_TEST(more_names_than_inputs_or_outputs_are_refused) {
