@@ -186,7 +186,7 @@ static gd_status recompute_segment(const segment *s, gd_tensors inputs, gd_tenso
         if (inputs.at[i] && inputs.at[i]->kind == GD_FAILED) return gd_failure();
     const uint64_t since = gd_node_next_order();
     gd_tensor *y = *result = s->fn(inputs, s->user);
-    if (!y) return gd_fail(GD_E_ARGUMENT, "gd_recompute: the function returned NULL");
+    if (!y) return GD_OK;
     if (y->kind == GD_FAILED) return gd_failure();
     if (!y->node || y->node->order < since)
         return GD_OK; /* no gradient, or an input that is returned */
@@ -206,13 +206,18 @@ gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *
             gd_fail(GD_E_ARGUMENT, "gd_recompute: the function or the list of inputs is NULL"));
     bool symbols = gd_this_thread.tracer != NULL;
     for (int64_t i = 0; i < inputs.count; i++) symbols |= gd_tensor_is_symbol(inputs.at[i]);
-    /* without a tape nothing is saved; a graph plans its memory itself */
-    if (symbols || !gd_grad_enabled()) return fn(inputs, user);
-    gd_scope *scope = gd_scope_open();
+    const bool plain = symbols || !gd_grad_enabled();
+    /* what a plain call of the function creates belongs to the scope of the call, if it has one */
+    gd_scope *scope = plain && gd_this_thread.depth > 0 ? NULL : gd_scope_open();
     segment s = {fn, user, gd_rng_state(), gd_this_thread.autocast, gd_this_thread.tf32};
     gd_tensor *y = NULL;
-    gd_status status = recompute_segment(&s, inputs, &y);
-    if (status == GD_OK) gd_keep(y);
+    gd_status status = GD_OK;
+    /* without a tape nothing is saved; a graph plans its memory itself */
+    if (plain) y = fn(inputs, user);
+    else status = recompute_segment(&s, inputs, &y);
+    if (status == GD_OK && !y)
+        status = gd_fail(GD_E_ARGUMENT, "gd_recompute: the function returned NULL");
+    if (status == GD_OK && scope) gd_scope_hand_out(&y->object);
     gd_scope_close(&scope);
     return status == GD_OK ? y : gd_tensor_fail(status);
 }

@@ -32,7 +32,12 @@ void gd_object_release(gd_object *object); /* accepts NULL */
 /* Moves a reference to the innermost scope, if one is open; releases it if out of memory. */
 gd_status gd_scope_take(gd_object *object);
 
-/* Moves an object to the enclosing scope; see gd_keep. */
-void gd_scope_keep(gd_object *object);
+/* Moves an object to the enclosing scope; see gd_keep. Returns false if the innermost scope does not
+ * hold it. */
+bool gd_scope_keep(gd_object *object);
+
+/* The same for the result of a call that ends its scope. If no scope encloses that one, the caller
+ * gets a reference in any case: a result may also be an input, a parameter, or a result twice. */
+void gd_scope_hand_out(gd_object *object);
 
 #endif

@@ -89,9 +89,9 @@ gd_status gd_scope_take(gd_object *object) {
     return status;
 }
 
-void gd_scope_keep(gd_object *object) {
+bool gd_scope_keep(gd_object *object) {
     gd_thread *thread = &gd_this_thread;
-    if (thread->depth == 0 || thread->unrecorded > 0) return;
+    if (thread->depth == 0 || thread->unrecorded > 0) return false;
     size_t *start = &thread->starts[thread->depth - 1].first;
     /* from the end: objects that are kept are usually the latest */
     for (size_t i = thread->object_count; i-- > *start;) {
@@ -99,12 +99,17 @@ void gd_scope_keep(gd_object *object) {
         if (thread->depth == 1) { /* no enclosing scope: the caller owns it */
             memmove(&thread->objects[i], &thread->objects[i + 1],
                     (--thread->object_count - i) * sizeof *thread->objects);
-            return;
+            return true;
         }
         thread->objects[i] = thread->objects[*start];
         thread->objects[(*start)++] = object;
-        return;
+        return true;
     }
+    return false;
+}
+
+void gd_scope_hand_out(gd_object *object) {
+    if (!gd_scope_keep(object) && gd_this_thread.depth == 1) gd_object_retain(object);
 }
 
 /* --- public ----------------------------------------------------------------------------------- */

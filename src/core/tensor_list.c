@@ -125,6 +125,19 @@ gd_tensors gd_keep_list(gd_tensors tensors) {
     return tensors;
 }
 
+gd_status gd_hand_out_list(gd_tensors *tensors) {
+    if (!gd_scope_keep(&list_of(*tensors)->object) && gd_this_thread.depth == 1) {
+        gd_tensor **copy = gd_list_new(tensors->count);
+        if (!copy) return GD_E_MEMORY;
+        memcpy(copy, tensors->at, (size_t)tensors->count * sizeof *copy);
+        tensors->at = copy;
+        gd_scope_keep(&list_of(*tensors)->object);
+    }
+    for (int64_t i = 0; i < tensors->count; i++)
+        if (tensors->at[i]) gd_scope_hand_out(&tensors->at[i]->object);
+    return GD_OK;
+}
+
 void gd_release_list(gd_tensors tensors) {
     for (int64_t i = 0; i < tensors.count; i++) gd_release(tensors.at[i]);
     if (tensors.at) gd_object_release(&list_of(tensors)->object);

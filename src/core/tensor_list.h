@@ -13,6 +13,10 @@ gd_status gd_list_hold(gd_tensors list);
 /* Without a scope: frees a list that is not returned, but none of its tensors. */
 void gd_list_drop(gd_tensors list);
 
+/* gd_scope_hand_out for a list and its entries, of which some can be NULL. Without an enclosing scope
+ * a list that the scope does not hold is replaced by a copy. */
+gd_status gd_hand_out_list(gd_tensors *list);
+
 /* A list of error tensors for a failed call; count 0: GD_FAILED_COUNT of them. Without memory it is
  * a static list of at most GD_FEW_ERRORS. */
 enum { GD_FEW_ERRORS = 1024 };

@@ -224,18 +224,6 @@ static void prefix_path(gd_status status) {
     gd_error_within(gd_module_call_path(path, sizeof path));
 }
 
-/* Without a scope the caller releases the outputs, so outputs that are inputs or parameters must be
- * retained. */
-static void own_outputs(const gd_module *m, gd_tensors in, gd_tensors out) {
-    for (int64_t i = 0; i < out.count; i++) {
-        bool borrowed = false;
-        for (int64_t k = 0; k < in.count; k++) borrowed |= out.at[i] == in.at[k];
-        for (int k = 0; k < m->count; k++)
-            borrowed |= (gd_object *)out.at[i] == m->entries[k].object;
-        if (borrowed && out.at[i]) gd_object_retain(&out.at[i]->object);
-    }
-}
-
 gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
     gd_thread *thread = &gd_this_thread;
     gd_module_frame frame = {.module = m, .before = thread->module_frame};
@@ -245,13 +233,12 @@ gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
     gd_module_watch *watch = thread->module_watch;
     const int row = watch ? watch->begin(watch, m) : 0;
     const bool failed = gd_failed();
-    const gd_status status = run_in_frame(m, in, &out);
+    gd_status status = run_in_frame(m, in, &out);
     if (status != GD_OK && !failed) prefix_path(status);
     if (watch) watch->end(watch, row, status == GD_OK ? out : (gd_tensors){NULL, 0});
     thread->module_frame = frame.before;
-    if (status == GD_OK) gd_keep_list(out);
+    if (status == GD_OK) status = gd_hand_out_list(&out);
     gd_scope_close(&scope);
-    if (status == GD_OK && thread->depth == 0) own_outputs(m, in, out);
     return status == GD_OK ? out : gd_list_of_errors(0);
 }
 
@@ -280,7 +267,7 @@ gd_tensor *gd_module_forward_at(const char *site, gd_module *m, gd_tensors in) {
     gd_scope *scope = gd_scope_open();
     const gd_tensors out = gd_module_run(m, in);
     gd_tensor *y = out.at[0];
-    if (y->kind != GD_FAILED) gd_scope_keep(&y->object);
+    if (y->kind != GD_FAILED) gd_scope_hand_out(&y->object);
     gd_scope_close(&scope);
     return y;
 }

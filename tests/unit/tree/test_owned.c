@@ -27,6 +27,50 @@ static gd_tensor *sum_of_squares(gd_tensors in, void *user) {
     return gd_sum(gd_mul(in.at[0], in.at[0]));
 }
 
+/* Functions of modules whose results are not all new. */
+static gd_tensors pass_on(gd_tensors in, void *self) {
+    (void)self;
+    return gd_listed(in.at[0]);
+}
+static gd_tensors same_list(gd_tensors in, void *self) {
+    (void)self;
+    return in;
+}
+static gd_tensors one_twice(gd_tensors in, void *self) {
+    (void)self;
+    gd_tensor *y = gd_neg(in.at[0]);
+    return gd_listed(y, y);
+}
+static gd_tensors new_and_input(gd_tensors in, void *self) {
+    (void)self;
+    return gd_listed(gd_neg(in.at[0]), in.at[0]);
+}
+static gd_tensors call_child(gd_tensors in, void *self) {
+    return gd_module_call(*(gd_module **)self, in);
+}
+static gd_tensors return_parameter(gd_tensors in, void *self) {
+    (void)in;
+    return gd_listed(*(gd_tensor **)self);
+}
+static gd_tensors return_inputs(gd_module *m, gd_tensors in, gd_tensors out, void *user) {
+    (void)m, (void)out, (void)user;
+    return in;
+}
+static gd_tensors return_input(gd_module *m, gd_tensors in, gd_tensors out, void *user) {
+    (void)m, (void)out, (void)user;
+    return gd_listed(in.at[0]);
+}
+static gd_tensor *first_input(gd_tensors in, void *user) {
+    (void)user;
+    return in.at[0];
+}
+static gd_module *module_around(gd_tensors (*fn)(gd_tensors in, void *self), gd_module *child) {
+    gd_module *m = gd_module_new(fn, sizeof(gd_module *));
+    gd_module **inside = gd_module_self(m);
+    GD_CHILD(m, *inside, child);
+    return m;
+}
+
 /* A call leaves no objects, after its caches have settled. */
 #define LEAVES_NOTHING(...)                                                                        \
     do {                                                                                           \
@@ -80,6 +124,59 @@ TEST(modules_without_a_scope_leave_only_their_results) {
     gd_release_list(p);
     gd_release(net);
     gd_release(a);
+}
+
+/* All calls of a module, whose results the caller releases. `a` is used again by each. */
+static void check_calls(gd_module *m, gd_tensor *a) {
+    gd_tensor *here[] = {a};
+    LEAVES_NOTHING(gd_release(gd_module_forward(m, a)));
+    LEAVES_NOTHING(gd_release_list(gd_module_call(m, gd_list(a))));
+    LEAVES_NOTHING(gd_release_list(gd_module_call(m, (gd_tensors){here, 1})));
+    LEAVES_NOTHING(GD_SCOPE; gd_module_forward(m, a); gd_module_call(m, gd_list(a)));
+}
+
+TEST(a_result_that_is_not_new_is_owned_without_a_scope) {
+    gd_tensor *a = gd_ones(gd_dims(8));
+    gd_module *dropout = gd_nn_dropout(), *hooked = gd_nn_relu(), *hooked_once = gd_nn_relu(),
+              *with = gd_module_new(return_parameter, sizeof(gd_tensor *));
+    gd_module_eval(dropout);
+    gd_module_on_forward(hooked, return_inputs, NULL);
+    gd_module_on_forward(hooked_once, return_input, NULL);
+    gd_tensor **parameter = gd_module_self(with);
+    GD_PARAMETER(with, *parameter, gd_ones(gd_dims(3)));
+    gd_module *const all[] = {
+        gd_nn_identity(),
+        dropout,
+        gd_nn_sequential(gd_nn_identity()),
+        gd_nn_sequential(gd_nn_identity(), gd_nn_sequential(gd_nn_identity())),
+        gd_nn_net("a", "a"),
+        gd_module_new(pass_on, 0),
+        gd_module_new(same_list, 0),
+        gd_module_new(one_twice, 0),
+        gd_module_new(new_and_input, 0),
+        module_around(call_child, gd_module_new(new_and_input, 0)),
+        module_around(call_child, gd_nn_identity()),
+        gd_nn_sequential(with),
+        hooked,
+        hooked_once,
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_calls(all[i], a);
+    CHECK(((float *)gd_data(a))[7] == 1);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) gd_release(all[i]);
+    gd_release(a);
+}
+
+CLEAN_TEST(a_function_may_return_its_input_without_a_scope) {
+    gd_tensor *a = gd_ones(gd_dims(8)), *x = gd_requires_grad(gd_ones(gd_dims(8)));
+    LEAVES_NOTHING(gd_release(gd_recompute(first_input, gd_list(x), NULL)));
+    LEAVES_NOTHING(GD_NO_GRAD; gd_release(gd_recompute(first_input, gd_list(x), NULL)));
+    LEAVES_NOTHING(GD_NO_GRAD; gd_release(gd_recompute(sum_of_squares, gd_list(x), NULL)));
+    LEAVES_NOTHING(gd_release(gd_jvp(first_input, gd_list(a), gd_list(a), NULL)));
+    gd_module *same = gd_nn_identity();
+    LEAVES_NOTHING(gd_release(gd_predict(same, gd_list(a))));
+    gd_release(same);
+    gd_release(a);
+    gd_release(x);
 }
 
 TEST(graphs_without_a_scope_leave_only_their_results) {
