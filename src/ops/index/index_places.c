@@ -197,12 +197,20 @@ static gd_tensor *read_part(const index_walk *w) {
     return gd_index_axes_at(w->site, w->part, w->axes, (gd_tensors){w->indices, w->axes.rank}, &o);
 }
 
+/* The result of a call that ends its scope. Places that select all of x have x as their part. */
+static gd_tensor *hand_out(gd_tensor *y) {
+    if (y->kind != GD_FAILED) gd_scope_hand_out(&y->object);
+    return y;
+}
+
 gd_tensor *gd_index_at(const char *site, gd_tensor *x, gd_place_list places) {
     index_walk w;
     gd_tensor *failed = find_failed_input(x, places);
     if (failed) return failed;
+    GD_SCOPE;
     gd_status status = walk_places(&w, site, x, places);
-    return status == GD_OK ? read_part(&w) : fail_index_call("gd_index", site, status);
+    if (status != GD_OK) return fail_index_call("gd_index", site, status);
+    return hand_out(read_part(&w));
 }
 
 /* The shape of the indexed part; false: a size is still unknown, or the call will fail. */
@@ -265,6 +273,7 @@ gd_tensor *gd_index_put_at(const char *site, gd_tensor *x, gd_place_list places,
     gd_tensor *failed = find_failed_input(x, places);
     if (failed) return failed;
     if (value && value->kind == GD_FAILED) return value;
+    GD_SCOPE;
     gd_status status =
         value ? walk_places(&w, site, x, places) : gd_fail(GD_E_ARGUMENT, "value is NULL");
     if (status != GD_OK) return fail_index_call("gd_index_put", site, status);
@@ -276,7 +285,7 @@ gd_tensor *gd_index_put_at(const char *site, gd_tensor *x, gd_place_list places,
                                     (gd_tensors){w.indices, w.axes.rank}, &o);
     else part = add ? gd_add_at(site, w.part, value) : value;
     for (int i = w.n_steps; i-- > 0;) part = write_back(&w, &w.steps[i], part);
-    return part == value ? gd_clone_at(site, part) : part;
+    return hand_out(part == value ? gd_clone_at(site, part) : part);
 }
 
 /* --- in place --------------------------------------------------------------------------------- */

@@ -105,6 +105,29 @@ TEST(ops_and_gradients_without_a_scope_leave_only_their_results) {
     gd_release(x);
 }
 
+CLEAN_TEST(indexing_without_a_scope_leaves_only_its_result) {
+    gd_tensor *m = gd_ones(gd_dims(4, 8)), *one = gd_scalar(1), *rows = gd_arange(0, 2, .dtype = GD_I64),
+              *x = gd_requires_grad(gd_ones(gd_dims(4, 8))), *mask = gd_gt(m, 0);
+    LEAVES_NOTHING(gd_release(gd_index(m, 1)));
+    LEAVES_NOTHING(gd_release(gd_index(m, 1, 1)));
+    LEAVES_NOTHING(gd_release(gd_index(m, GD_ALL)));
+    LEAVES_NOTHING(gd_release(gd_index(m, GD_ALL, GD_ALL)));
+    LEAVES_NOTHING(gd_release(gd_index(m, gd_range(0, 2), gd_range(1, 3))));
+    LEAVES_NOTHING(gd_release(gd_index(m, rows)));
+    LEAVES_NOTHING(gd_release(gd_index(m, mask)));
+    LEAVES_NOTHING(gd_release(gd_index(x, 1, rows)));
+    LEAVES_NOTHING(gd_release(gd_index_put(m, gd_places(0), one)));
+    LEAVES_NOTHING(gd_release(gd_index_put(m, gd_places(GD_ALL, gd_range(0, 2)), one)));
+    LEAVES_NOTHING(gd_release(gd_index_put(m, gd_places(rows), one, .accumulate = true)));
+    LEAVES_NOTHING(gd_release(gd_index_put(m, gd_places(mask), one)));
+    LEAVES_NOTHING(gd_release(gd_index_put(x, gd_places(1, rows), one)));
+    LEAVES_NOTHING(gd_index_put_(m, gd_places(0), one));
+    LEAVES_NOTHING(gd_index_put_(m, gd_places(rows, gd_range_by(0, 8, 2)), one));
+    LEAVES_NOTHING(gd_index_put_(m, gd_places(gd_range_by(3, 0, -1)), one));
+    gd_tensor *all[] = {m, one, rows, x, mask};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) gd_release(all[i]);
+}
+
 TEST(modules_without_a_scope_leave_only_their_results) {
     gd_tensor *a = gd_ones(gd_dims(8));
     gd_module *net = gd_nn_linear(8, 4);
