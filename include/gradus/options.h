@@ -26,6 +26,10 @@
 #pragma GCC system_header
 #endif
 
+/* The default count of an option that is a list. An array in place of the list,
+ * .callbacks = array, sets the pointer and leaves this count: then the call fails. */
+enum { GD_LIST_NOT_GIVEN_ = -1 };
+
 #ifdef __cplusplus
 
 /* The first field of options. In C++ an option without a name would initialize it. */

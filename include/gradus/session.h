@@ -73,9 +73,10 @@ typedef struct gd_run_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     /* Tensors to which the fetches are written, in order. They have the shapes of the fetches;
      * dtypes are converted. A NULL entry or a missing one at the end: a buffer of the session. */
-    gd_tensors into GD_DEFAULT_({});
+    gd_tensors into GD_DEFAULT_({nullptr, GD_LIST_NOT_GIVEN_});
 } GD_GIVEN_BY_NAME_ gd_run_options;
-#define GD_RUN_OPTIONS_(...) GD_OPTIONS_(gd_run_options, (.into = {NULL, 0}), __VA_ARGS__)
+#define GD_RUN_OPTIONS_(...) \
+    GD_OPTIONS_(gd_run_options, (.into = {NULL, GD_LIST_NOT_GIVEN_}), __VA_ARGS__)
 
 /* Computes `fetches` and returns their values, in the current scope. The buffers belong to the
  * session, which reuses them once they are released. If the call fails, no variable has changed and

@@ -75,7 +75,7 @@ typedef struct gd_compile_options {
     void *loss_user GD_DEFAULT_(nullptr);
     /* Records of metrics with options, separated by commas, and then metric objects. */
     const char *metrics GD_DEFAULT_(nullptr); /* "accuracy, top_k k=5" */
-    gd_metric_list metric_objects GD_DEFAULT_({nullptr, 0});
+    gd_metric_list metric_objects GD_DEFAULT_({nullptr, GD_LIST_NOT_GIVEN_});
     /* The dtype of matrix products and the like: "f32", "bf16", "f16" (autocast.h). With f16 the
      * loss is scaled (loss_scale.h), unless gd_fit has a .step. */
     const char *precision GD_DEFAULT_("f32");
@@ -87,8 +87,8 @@ typedef struct gd_compile_options {
     GD_OPTIONS_(gd_compile_options,                                                               \
                 (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,                 \
                  .schedule_object = NULL, .loss = NULL, .loss_function = NULL, .loss_user = NULL, \
-                 .metrics = NULL, .metric_objects = {NULL, 0}, .precision = "f32",                \
-                 .accumulate = 1, .clip_norm = 0, .clip_value = 0),                               \
+                 .metrics = NULL, .metric_objects = {NULL, GD_LIST_NOT_GIVEN_},                   \
+                 .precision = "f32", .accumulate = 1, .clip_norm = 0, .clip_value = 0),           \
                 __VA_ARGS__)
 
 /* The net holds the objects. Compiling it again starts with new optimizer state. */
@@ -152,11 +152,11 @@ typedef struct gd_fit_options {
     int64_t epochs GD_DEFAULT_(0);    /* 0: one, or the number that max_steps needs */
     int64_t max_steps GD_DEFAULT_(0); /* ends after this many batches in total; 0: no limit */
     const void *validation GD_DEFAULT_(nullptr); /* a gd_loader or a gd_dataset */
-    gd_tensors validation_tensors GD_DEFAULT_({nullptr, 0});
+    gd_tensors validation_tensors GD_DEFAULT_({nullptr, GD_LIST_NOT_GIVEN_});
     /* the fraction of tensors or of a dataset that is used for validation instead of training */
     double validation_split GD_DEFAULT_(0);
     gd_tensor *class_weights GD_DEFAULT_(nullptr); /* f32 of rank 1: the weight of each class */
-    gd_callback_list callbacks GD_DEFAULT_({nullptr, 0});
+    gd_callback_list callbacks GD_DEFAULT_({nullptr, GD_LIST_NOT_GIVEN_});
     /* continues from the newest intact checkpoint in this folder, if there is one */
     const char *resume GD_DEFAULT_(nullptr);
     gd_step_fn step GD_DEFAULT_(nullptr);
@@ -172,13 +172,13 @@ typedef struct gd_fit_options {
     bool interrupt GD_DEFAULT_(true);
     bool jit GD_DEFAULT_(true); /* false: trains eagerly */
 } GD_GIVEN_BY_NAME_ gd_fit_options;
-#define GD_FIT_OPTIONS_(...)                                                                       \
-    GD_OPTIONS_(gd_fit_options,                                                                    \
-                (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_tensors = {NULL, 0}, \
-                 .validation_split = 0, .class_weights = NULL, .callbacks = {NULL, 0},             \
-                 .resume = NULL, .step = NULL, .step_user = NULL, .batch = 32, .shuffle = true,    \
-                 .workers = 0, .seed = 0, .progress = GD_PROGRESS_AUTO, .interrupt = true,         \
-                 .jit = true),                                                                     \
+#define GD_FIT_OPTIONS_(...)                                                                     \
+    GD_OPTIONS_(gd_fit_options,                                                                  \
+                (.epochs = 0, .max_steps = 0, .validation = NULL,                                \
+                 .validation_tensors = {NULL, GD_LIST_NOT_GIVEN_}, .validation_split = 0,        \
+                 .class_weights = NULL, .callbacks = {NULL, GD_LIST_NOT_GIVEN_}, .resume = NULL, \
+                 .step = NULL, .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0,    \
+                 .seed = 0, .progress = GD_PROGRESS_AUTO, .interrupt = true, .jit = true),       \
                 __VA_ARGS__)
 
 /* Trains and returns the history, one row for each epoch. While a failure is recorded, it does

@@ -65,6 +65,16 @@ gd_status gd_no_memory(const char *place, const char *purpose) {
                  : gd_fail(GD_E_MEMORY, "no memory %s", purpose);
 }
 
+gd_status gd_check_list_option(const void *at, int64_t count, const char *option,
+                               const char *fits) {
+    if (at && count < 0)
+        return gd_fail(GD_E_ARGUMENT, "%s is an array without a count; write %s", option, fits);
+    if (!at && count > 0)
+        return gd_fail(GD_E_ARGUMENT, "%s is NULL with a count of %lld; write %s", option,
+                       (long long)count, fits);
+    return GD_OK;
+}
+
 void gd_error_prefix(const char *format, ...) {
     gd_thread *thread = &gd_this_thread;
     char text[GD_MESSAGE_MAX];

@@ -30,6 +30,10 @@ GD_COLD gd_status gd_no_memory(const char *place, const char *purpose);
 /* The latest message, recorded or not. */
 const char *gd_latest_failure(void);
 
+/* Fails if an option that is a list, at[count], is an array without a count, or a count without an
+ * array. `fits` says how a list is written: "gd_callbacks(a, b)". Not given: NULL and -1. */
+gd_status gd_check_list_option(const void *at, int64_t count, const char *option, const char *fits);
+
 /* Prefixes the latest message, for example with the name of the op. */
 void gd_error_prefix(const char *format, ...) GD_PRINTF(1, 2);
 

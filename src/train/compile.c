@@ -416,6 +416,8 @@ static gd_status read_options(gd_training *t, gd_module *net, const gd_compile_o
     t->loss_function = o->loss_function;
     t->loss_user = o->loss_user;
     if (o->metrics) GD_TRY(make_metrics(t, o->metrics));
+    GD_TRY(gd_check_list_option(o->metric_objects.at, o->metric_objects.count, ".metric_objects",
+                                "gd_metrics(a, b), or ((gd_metric_list){array, 2})"));
     for (int64_t i = 0; i < o->metric_objects.count; i++) {
         GD_TRY_LIVE(o->metric_objects.at[i], ".metric_objects");
         if (!o->metric_objects.at[i])

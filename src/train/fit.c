@@ -194,6 +194,11 @@ static gd_status check_options(const gd_fit_options *o) {
     if (!(o->validation_split >= 0 && o->validation_split < 1))
         return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is %g; it must be in [0, 1)",
                        o->validation_split);
+    GD_TRY(gd_check_list_option(o->validation_tensors.at, o->validation_tensors.count,
+                                "gd_fit: .validation_tensors",
+                                "gd_list(x, y), or gd_list_of(array, 2)"));
+    GD_TRY(gd_check_list_option(o->callbacks.at, o->callbacks.count, "gd_fit: .callbacks",
+                                "gd_callbacks(a, b), or ((gd_callback_list){array, 2})"));
     const int validations =
         !!o->validation + (o->validation_tensors.count > 0) + (o->validation_split > 0);
     if (validations > 1)
@@ -251,7 +256,8 @@ static gd_status open_loaders(gd_fit_run *r, gd_fit_data data, gd_loader **train
                               gd_loader **validation) {
     const gd_fit_options *o = r->options;
     const int targets = data.loader || data.dataset || data.tensors.count > 1 ? 1 : 0;
-    gd_fit_data kept = {.tensors = o->validation_tensors};
+    gd_fit_data kept = {.loader = NULL};
+    if (o->validation_tensors.count > 0) kept.tensors = o->validation_tensors;
     GD_TRY(find_validation(o->validation, &kept));
     gd_batching loading = {.function = "gd_fit",
                            .batch = o->batch,

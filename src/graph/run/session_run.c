@@ -208,7 +208,7 @@ static gd_status run_session(gd_session *s, gd_tensors feeds, gd_tensors fetches
         }
         gd_session_leave_plan(&use);
     }
-    if (status == GD_OK && into.count) status = copy_to_targets(into, results, fetches.count);
+    if (status == GD_OK && into.count > 0) status = copy_to_targets(into, results, fetches.count);
     if (symbols != few) gd_free(symbols);
     return status;
 }
@@ -222,6 +222,9 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
     gd_status status = !results ? GD_E_MEMORY : thread->recorded;
     const bool earlier = results && status != GD_OK; /* an earlier failure is recorded: no run */
     if (status == GD_OK) status = gd_session_check_run(s, feeds, fetches);
+    if (status == GD_OK)
+        status = gd_check_list_option(o->into.at, o->into.count, ".into",
+                                      "gd_list(a, b), or gd_list_of(array, 2)");
     if (status == GD_OK && o->into.count > fetches.count)
         status = gd_fail(GD_E_ARGUMENT, ".into has %lld tensors for %lld fetches",
                          (long long)o->into.count, (long long)fetches.count);

@@ -408,6 +408,12 @@ CLEAN_TEST(tensors_of_into_must_have_the_shape_of_the_fetch) {
     CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says(".into has 2 tensors for 1 fetches"),
                  "%s", gd_error_message());
     gd_clear_error();
+    gd_tensor *array[] = {into};
+    gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = array);
+    CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT &&
+                     says(".into is an array without a count; write gd_list(a, b), or gd_list_of("),
+                 "%s", gd_error_message());
+    gd_clear_error();
     CHECK(gd_session_plan(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), NULL) == GD_OK);
     CHECK(gd_session_plan(s, gd_feed(n.x, x), gd_list(n.loss), NULL) == GD_E_ARGUMENT &&
           says("gd_session_plan: 'y' is needed"));

@@ -193,6 +193,46 @@ CLEAN_TEST(class_weights_of_a_loss_without_classes_are_refused) {
     }
 }
 
+/* --- arrays for lists ------------------------------------------------------------------------- */
+
+/* In C an array initializes the pointer of a list, and its length is lost. */
+CLEAN_TEST(an_array_for_a_list_of_options_is_refused) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_callback *callbacks[] = {gd_stop_on_nan()};
+    gd_metric *metrics[] = {gd_metric_new("accuracy", "")};
+    gd_tensor *tensors[] = {x, y};
+    CHECK(gd_compile(net, .loss = "cross_entropy", .metric_objects = metrics) != GD_OK);
+    CHECK_SAYING(says("gd_compile: .metric_objects is an array without a count; write "
+                      "gd_metrics(a, b), or"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_compile(net, .loss = "cross_entropy",
+                     .metric_objects = ((gd_metric_list){metrics, 0})) == GD_OK);
+    CHECK(!gd_fit(net, gd_list(x, y), .callbacks = callbacks, QUIET));
+    CHECK_SAYING(says("gd_fit: .callbacks is an array without a count; write gd_callbacks(a, b), "
+                      "or ((gd_callback_list){array, 2})"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(!gd_fit(net, gd_list(x, y), .callbacks = ((gd_callback_list){NULL, 2}), QUIET));
+    CHECK_SAYING(says(".callbacks is NULL with a count of 2"), "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(!gd_fit(net, gd_list(x, y), .validation_tensors = tensors, QUIET));
+    CHECK_SAYING(says("gd_fit: .validation_tensors is an array without a count; write gd_list(x, "
+                      "y), or gd_list_of(array, 2)"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    /* lists that a loop fills may be empty */
+    CHECK_SAYING(gd_fit(net, gd_list(x, y), .callbacks = ((gd_callback_list){callbacks, 0}),
+                        .validation_tensors = gd_list_of(tensors, 0), QUIET),
+                 "%s", gd_error_message());
+    CHECK_SAYING(gd_fit(net, gd_list(x, y), .callbacks = ((gd_callback_list){callbacks, 1}),
+                        .validation_tensors = gd_list_of(tensors, 2), QUIET),
+                 "%s", gd_error_message());
+}
+
 /* --- validation ------------------------------------------------------------------------------- */
 
 static int64_t four(void *self) {

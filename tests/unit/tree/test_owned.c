@@ -106,7 +106,8 @@ TEST(ops_and_gradients_without_a_scope_leave_only_their_results) {
 }
 
 CLEAN_TEST(indexing_without_a_scope_leaves_only_its_result) {
-    gd_tensor *m = gd_ones(gd_dims(4, 8)), *one = gd_scalar(1), *rows = gd_arange(0, 2, .dtype = GD_I64),
+    gd_tensor *m = gd_ones(gd_dims(4, 8)), *one = gd_scalar(1),
+              *rows = gd_arange(0, 2, .dtype = GD_I64),
               *x = gd_requires_grad(gd_ones(gd_dims(4, 8))), *mask = gd_gt(m, 0);
     LEAVES_NOTHING(gd_release(gd_index(m, 1)));
     LEAVES_NOTHING(gd_release(gd_index(m, 1, 1)));
