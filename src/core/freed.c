@@ -144,6 +144,18 @@ void gd_object_free(gd_object *object) {
     gd_free(oldest);
 }
 
+bool gd_is_object(const void *object) {
+    if (!object || (uintptr_t)object % _Alignof(gd_object) != 0) return false;
+    const gd_class *class = ((const gd_object *)object)->class;
+    bool found = gd_class_is_known(class);
+    if (found || !gd_handles_checked) return found;
+    pthread_mutex_lock(&lock);
+    for (const freed_object *f = kept_objects.first; f && !found; f = f->next)
+        found = &f->class == class;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 /* --- messages --------------------------------------------------------------------------------- */
 
 /* Writes "WHAT, which was freed at the end of the scope of net.c:10". */
@@ -166,9 +178,7 @@ const char *gd_freed_text(const gd_tensor *t, char *text, size_t size) {
 static void object_text(const gd_object *object, char *text, size_t size) {
     const freed_object *f = (const freed_object *)object->class;
     char what[100];
-    const char *name = f->was->name;
-    snprintf(what, sizeof what, "%s %s", strchr("aeiou", *name) ? "an" : "a", name);
-    put_freed(what, f->freed_in, text, size);
+    put_freed(gd_class_text(f->was, what, sizeof what), f->freed_in, text, size);
 }
 
 /* Fails with the first `length` characters of the name of the function. */

@@ -60,6 +60,10 @@ static inline bool gd_is_freed_object(const void *object) {
     return class && class->destroy == gd_destroy_freed; /* entries of freed lists have none */
 }
 
+/* Whether a pointer of a program is to an object at all, and not to an array or a text; only its
+ * field `class` is read. Freed objects are objects in checked mode. */
+bool gd_is_object(const void *object);
+
 /* The end of a class's `destroy`: frees the memory of the object, or keeps it in checked mode. */
 void gd_object_free(gd_object *object);
 

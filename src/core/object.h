@@ -19,6 +19,14 @@ struct gd_object {
     const gd_class *class;
 };
 
+/* The classes of objects that programs hold. A class of them is followed by GD_KNOWN_CLASS. */
+void gd_class_add(const gd_class *class);
+bool gd_class_is_known(const gd_class *class);
+/* "a loader", "an optimizer" */
+const char *gd_class_text(const gd_class *class, char *text, size_t size);
+#define GD_KNOWN_CLASS(class) \
+    static void __attribute__((constructor)) class##_add(void) { gd_class_add(&class); }
+
 enum { GD_IMMORTAL = INT32_MAX };
 
 static inline void gd_object_init(gd_object *object, const gd_class *class) {

@@ -4,12 +4,36 @@
  * from its start to the start of the next scope. gd_keep swaps an object to the start of its scope
  * and moves the start past it: then the object belongs to the enclosing scope.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
+
+/* --- classes ---------------------------------------------------------------------------------- */
+
+/* Filled when the library is loaded. */
+static const gd_class *classes[32];
+static int n_classes;
+
+void gd_class_add(const gd_class *class) {
+    if (n_classes < (int)(sizeof classes / sizeof *classes)) classes[n_classes++] = class;
+}
+
+bool gd_class_is_known(const gd_class *class) {
+    for (int i = 0; i < n_classes; i++)
+        if (classes[i] == class) return true;
+    return false;
+}
+
+const char *gd_class_text(const gd_class *class, char *text, size_t size) {
+    snprintf(text, size, "%s %s", strchr("aeiou", *class->name) ? "an" : "a", class->name);
+    return text;
+}
+
+/* --- references ------------------------------------------------------------------------------- */
 
 void gd_object_retain(gd_object *object) {
     if (atomic_load_explicit(&object->refs, memory_order_relaxed) != GD_IMMORTAL)

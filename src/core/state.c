@@ -54,6 +54,7 @@ static gd_status take_state(gd_object *object, gd_loading *in) {
 static const gd_state_rules state_rules = {give_state, take_state};
 static const gd_class state_class = {
     .name = "state", .destroy = state_destroy, .state = &state_rules};
+GD_KNOWN_CLASS(state_class)
 
 gd_status gd_state_new(gd_state **out) {
     *out = gd_calloc(1, sizeof **out);

@@ -23,6 +23,7 @@ static void tensor_destroy(gd_object *object);
 extern const struct gd_state_rules gd_tensor_state_rules; /* state.c */
 const gd_class gd_tensor_class = {
     .name = "tensor", .destroy = tensor_destroy, .state = &gd_tensor_state_rules};
+GD_KNOWN_CLASS(gd_tensor_class)
 
 gd_tensor gd_error_tensor = {.object = {.refs = GD_IMMORTAL, .class = &gd_tensor_class},
                              .kind = GD_FAILED,

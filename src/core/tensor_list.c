@@ -40,6 +40,7 @@ static void list_destroy(gd_object *object) {
     gd_free(object);
 }
 static const gd_class list_class = {.name = "list", .destroy = list_destroy};
+GD_KNOWN_CLASS(list_class)
 
 gd_tensor **gd_list_new(int64_t count) {
     if (gd_scope_reserve(1) != GD_OK) return NULL;

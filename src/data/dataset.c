@@ -25,6 +25,7 @@ static void destroy_dataset(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class dataset_class = {.name = "dataset", .destroy = destroy_dataset};
+GD_KNOWN_CLASS(dataset_class)
 
 bool gd_is_dataset(const void *object) {
     return ((const gd_object *)object)->class == &dataset_class;

@@ -29,6 +29,7 @@ static void destroy_loader(gd_object *object) {
 static const gd_state_rules loader_state_rules;
 static const gd_class loader_class = {
     .name = "loader", .destroy = destroy_loader, .state = &loader_state_rules};
+GD_KNOWN_CLASS(loader_class)
 
 bool gd_is_loader(const void *object) {
     return ((const gd_object *)object)->class == &loader_class;

@@ -19,6 +19,7 @@ static void destroy_sampler(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class sampler_class = {.name = "sampler", .destroy = destroy_sampler};
+GD_KNOWN_CLASS(sampler_class)
 
 gd_sampler *gd_sampler_bare(const gd_sampler_rules *rules, int64_t made_for, size_t size) {
     gd_sampler *s = gd_calloc(1, sizeof *s);

@@ -17,6 +17,7 @@ static void destroy_transform(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class transform_class = {.name = "transform", .destroy = destroy_transform};
+GD_KNOWN_CLASS(transform_class)
 
 /* Takes ownership of `options`, also on failure. */
 static gd_status make_transform(const gd_factory *factory, void *options, gd_transform **made) {

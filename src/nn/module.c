@@ -35,6 +35,7 @@ static void destroy_module(gd_object *object) {
 }
 static const gd_class module_class = {
     .name = "module", .destroy = destroy_module, .state = &gd_module_state};
+GD_KNOWN_CLASS(module_class)
 
 gd_module *gd_module_bare(const char *type) {
     const char *kept = gd_intern(type);

@@ -32,6 +32,7 @@ static void destroy_loss_scale(gd_object *object) {
 }
 static const gd_class loss_scale_class = {
     .name = "loss_scale", .destroy = destroy_loss_scale, .state = &gd_loss_scale_state_rules};
+GD_KNOWN_CLASS(loss_scale_class)
 
 static gd_status check_options(const gd_loss_scale_options *o) {
     const char *range = !(o->start > 0 && o->start <= FLT_MAX)      ? "start must be in (0, 3.4e38]"

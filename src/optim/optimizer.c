@@ -41,6 +41,7 @@ static void destroy_optimizer(gd_object *object) {
 }
 static const gd_class optimizer_class = {
     .name = "optimizer", .destroy = destroy_optimizer, .state = &gd_optimizer_state_rules};
+GD_KNOWN_CLASS(optimizer_class)
 
 static double *lr_option(const gd_factory *factory, void *options) {
     const gd_op_attr *attr = NULL;

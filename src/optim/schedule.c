@@ -21,6 +21,7 @@ static void destroy_schedule(gd_object *object) {
 }
 static const gd_class schedule_class = {
     .name = "schedule", .destroy = destroy_schedule, .state = &gd_schedule_state_rules};
+GD_KNOWN_CLASS(schedule_class)
 
 const gd_optimizer *gd_schedule_optimizer(const gd_schedule *s) { return s->optimizer; }
 

@@ -24,6 +24,7 @@ static void destroy_board(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class board_class = {.name = "board", .destroy = destroy_board};
+GD_KNOWN_CLASS(board_class)
 
 static gd_status make_board(const char *folder, gd_board **made) {
     if (!folder || !*folder)

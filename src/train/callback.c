@@ -32,6 +32,7 @@ static gd_status load_callback(gd_object *object, gd_loading *in) {
 static const gd_state_rules state_rules = {save_callback, load_callback};
 static const gd_class callback_class = {
     .name = "callback", .destroy = destroy_callback, .state = &state_rules};
+GD_KNOWN_CLASS(callback_class)
 
 /* A callback that no scope owns yet; NULL: no memory. */
 static gd_callback *new_callback(const char *type, const gd_callback_rules *rules) {

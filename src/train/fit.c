@@ -219,14 +219,20 @@ static gd_status check_options(const gd_fit_options *o) {
 /* .validation is a loader or a dataset. */
 static gd_status find_validation(const void *object, gd_fit_data *data) {
     if (!object) return GD_OK;
+    if (!gd_is_object(object))
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_fit: .validation is neither a loader nor a dataset, but perhaps an "
+                       "array or a text; tensors are .validation_tensors = gd_list(x, y)");
     GD_TRY_LIVE(object, "gd_fit");
     if (gd_is_loader(object)) data->loader = (gd_loader *)(uintptr_t)object;
     else if (gd_is_dataset(object)) data->dataset = (gd_dataset *)(uintptr_t)object;
-    else
+    else {
+        char name[60];
         return gd_fail(GD_E_ARGUMENT,
                        "gd_fit: .validation is a %s; it takes a loader or a dataset, and "
                        ".validation_tensors a list of tensors, gd_list(x, y)",
-                       ((const gd_object *)object)->class->name);
+                       gd_class_text(((const gd_object *)object)->class, name, sizeof name));
+    }
     return GD_OK;
 }
 

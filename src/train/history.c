@@ -31,6 +31,7 @@ static gd_status load_history(gd_object *object, gd_loading *in);
 static const gd_state_rules state_rules = {save_history, load_history};
 static const gd_class history_class = {
     .name = "history", .destroy = destroy_history, .state = &state_rules};
+GD_KNOWN_CLASS(history_class)
 
 gd_history *gd_history_bare(void) {
     gd_history *h = gd_calloc(1, sizeof *h);

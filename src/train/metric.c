@@ -31,6 +31,7 @@ static void destroy_metric(gd_object *object) {
 }
 static const gd_class metric_class = {
     .name = "metric", .destroy = destroy_metric, .state = &gd_metric_state_rules};
+GD_KNOWN_CLASS(metric_class)
 
 /* --- making one ------------------------------------------------------------------------------- */
 

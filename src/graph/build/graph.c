@@ -56,6 +56,7 @@ static void graph_destroy(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class graph_class = {.name = "graph", .destroy = graph_destroy};
+GD_KNOWN_CLASS(graph_class)
 
 gd_graph *gd_graph_new(void) {
     gd_graph *graph = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *graph) : NULL;

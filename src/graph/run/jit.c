@@ -25,6 +25,7 @@ static void jit_destroy(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class jit_class = {.name = "jit", .destroy = jit_destroy};
+GD_KNOWN_CLASS(jit_class)
 
 static gd_status check_jit_options(gd_body fn, const gd_jit_options *o) {
     if (!fn) return gd_fail(GD_E_ARGUMENT, "gd_jit_new: the function is NULL");

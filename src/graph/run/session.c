@@ -35,6 +35,7 @@ static void session_destroy(gd_object *object) {
 }
 static const gd_class session_class = {
     .name = "session", .destroy = session_destroy, .state = &gd_session_state_rules};
+GD_KNOWN_CLASS(session_class)
 
 static gd_session *fail_session(gd_status status) {
     gd_error_record(status);

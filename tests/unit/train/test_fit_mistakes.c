@@ -233,6 +233,32 @@ CLEAN_TEST(an_array_for_a_list_of_options_is_refused) {
                  "%s", gd_error_message());
 }
 
+/* .validation takes any pointer. */
+CLEAN_TEST(validation_that_is_no_object_is_refused) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_compile(net, .loss = "cross_entropy");
+    gd_tensor *tensors[] = {x, y};
+    static const char text[40] = "validation.csv";
+    static const long numbers[4] = {1, 2, 3, 4};
+    const void *const wrong[] = {tensors, gd_list(x, y).at, gd_listed(x, y).at, text, numbers};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(!gd_fit(net, gd_list(x, y), .validation = wrong[i], QUIET));
+        CHECK_SAYING(says("gd_fit: .validation is neither a loader nor a dataset") &&
+                         says(".validation_tensors = gd_list(x, y)"),
+                     "%s", gd_error_message());
+        gd_clear_error();
+    }
+    CHECK(!gd_fit(net, gd_list(x, y), .validation = gd_compiled_optimizer(net), QUIET));
+    CHECK_SAYING(says("gd_fit: .validation is an optimizer; it takes a loader"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    CHECK(!gd_fit(net, gd_list(x, y), .validation = x, QUIET));
+    CHECK_SAYING(says("gd_fit: .validation is a tensor;"), "%s", gd_error_message());
+}
+
 /* --- validation ------------------------------------------------------------------------------- */
 
 static int64_t four(void *self) {
