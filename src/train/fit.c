@@ -293,6 +293,10 @@ static gd_status check_loss(gd_fit_run *r) {
         return gd_fail(GD_E_STATE,
                        "gd_fit: the net was compiled with .optimizer = NULL; that needs "
                        "a .step that updates the parameters");
+    if (o->step && o->class_weights)
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_fit: .class_weights are for the .loss of gd_compile; the .step computes "
+                       "its own loss: multiply it there (.weight of gd_cross_entropy)");
     if (weights && !o->step) GD_TRY(gd_check_weights(t, "gd_fit", o->class_weights));
     if (r->validates && r->validation.n_weights && loss)
         GD_TRY(gd_check_weights(t, "gd_fit", NULL));

@@ -134,6 +134,11 @@ CLEAN_TEST(a_loss_that_is_not_finite_is_logged_wherever_it_is_computed) {
     CHECK_SAYING(strstr(captured.text, "the loss is nan") && !strstr(captured.text, "-nan"), "%s",
                  captured.text);
     end_log_capture();
+static gd_tensor *net_step(gd_module *net, gd_tensors batch, void *user) {
+    (void)user;
+    gd_tensor *loss = gd_cross_entropy(gd_module_forward(net, batch.at[0]), batch.at[1]);
+    gd_backward(loss);
+    return loss;
 }
 
 /* --- class weights ---------------------------------------------------------------------------- */
@@ -191,6 +196,22 @@ CLEAN_TEST(class_weights_of_a_loss_without_classes_are_refused) {
                      "%s", gd_error_message());
         gd_clear_error();
     }
+}
+
+/* The loss of a .step is the program's own, so nothing would be multiplied. */
+CLEAN_TEST(class_weights_with_a_step_are_refused) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_compile(net, .loss = "cross_entropy");
+    CHECK(!gd_fit(net, gd_list(x, y), .step = net_step, .class_weights = gd_ones(gd_dims(CLASSES)),
+                  QUIET));
+    CHECK_SAYING(says("gd_fit: .class_weights are for the .loss of gd_compile; the .step computes "
+                      "its own loss"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK_SAYING(gd_fit(net, gd_list(x, y), .step = net_step, QUIET), "%s", gd_error_message());
 }
 
 /* --- arrays for lists ------------------------------------------------------------------------- */
