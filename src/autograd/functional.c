@@ -3,6 +3,7 @@
 
 #include "autograd/node.h"
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/copy.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
@@ -50,7 +51,7 @@ static gd_status prepare_inputs(gd_tensors inputs, const char *what, prepared *p
 /* Calls fn with the tape on. */
 static gd_tensor *call_taped(gd_fn fn, gd_tensors inputs, void *user) {
     int before = gd_enable_grad_begin();
-    gd_tensor *y = fn(inputs, user);
+    gd_tensor *y = fn(gd_list_for(GD_READER_FN, inputs), user);
     gd_grad_mode_end(&before);
     return y;
 }

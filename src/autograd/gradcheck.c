@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/random.h"
 #include "core/tensor.h"
 #include "core/thread.h"
@@ -53,7 +54,7 @@ static gd_tensor *weights_like(const gd_tensor *t, uint64_t stream) {
 static gd_status evaluate_function(check *c, gd_tensor **result) {
     char text[160];
     gd_rng_restore(c->rng);
-    gd_tensor *y = c->fn(c->inputs, c->user);
+    gd_tensor *y = c->fn(gd_list_for(GD_READER_FN, c->inputs), c->user);
     if (!y) return gd_fail(GD_E_ARGUMENT, "gd_gradcheck: the function returned NULL");
     if (y->kind == GD_FAILED) return gd_failure();
     if (y->dtype != GD_F64)
@@ -209,7 +210,7 @@ static gd_tensor *gradient_function(gd_tensors inputs, void *user) {
     for (int64_t i = 0; i < n; i++)
         if (inputs.at[i] && inputs.at[i]->requires_grad) checked[n_checked++] = inputs.at[i];
     int before = gd_enable_grad_begin();
-    gd_tensor *y = f->fn((gd_tensors){inputs.at, n}, f->user);
+    gd_tensor *y = f->fn(gd_list_for(GD_READER_FN, (gd_tensors){inputs.at, n}), f->user);
     gd_grad_mode_end(&before);
     if (!y || y->kind == GD_FAILED || !y->requires_grad) return y && y->kind == GD_FAILED ? y : sum;
     gd_tensors g =

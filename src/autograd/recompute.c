@@ -12,6 +12,7 @@
 #include "autograd/node.h"
 #include "autograd/walker.h"
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/grow.h"
 #include "core/map.h"
 #include "core/random.h"
@@ -118,8 +119,9 @@ static gd_status rerun_segment(gd_context *c) {
     const gd_node *node = ((const gd_function_state *)c->state)->node;
     const int n = node->n_saved;
     const bool graph = gd_grad_enabled();
-    gd_tensor **x = gd_list_new(n);
+    gd_tensor **x = gd_list_new(gd_with_missing(n));
     if (!x) return GD_E_MEMORY;
+    gd_put_missing(x, n, GD_READER_FN);
     for (int i = 0; i < n; i++) {
         if (!node->slots[node->n_in + node->n_out + i].present) continue;
         x[i] = gd_saved(c, i);
@@ -185,7 +187,7 @@ static gd_status recompute_segment(const segment *s, gd_tensors inputs, gd_tenso
     for (int64_t i = 0; i < inputs.count; i++)
         if (inputs.at[i] && inputs.at[i]->kind == GD_FAILED) return gd_failure();
     const uint64_t since = gd_node_next_order();
-    gd_tensor *y = *result = s->fn(inputs, s->user);
+    gd_tensor *y = *result = s->fn(gd_list_for(GD_READER_FN, inputs), s->user);
     if (!y) return GD_OK;
     if (y->kind == GD_FAILED) return gd_failure();
     if (!y->node || y->node->order < since)
@@ -213,9 +215,11 @@ gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *
     gd_tensor *y = NULL;
     gd_status status = GD_OK;
     /* without a tape nothing is saved; a graph plans its memory itself */
-    if (plain) y = fn(inputs, user);
+    if (plain) y = fn(gd_list_for(GD_READER_FN, inputs), user);
     else status = recompute_segment(&s, inputs, &y);
-    if (status == GD_OK && !y)
+    if (y && y->kind == GD_FAILED && gd_is_missing(y))
+        status = gd_check_freed(y, "gd_recompute: its result");
+    else if (status == GD_OK && !y)
         status = gd_fail(GD_E_ARGUMENT, "gd_recompute: the function returned NULL");
     if (status == GD_OK && scope) gd_scope_hand_out(&y->object);
     gd_scope_close(&scope);

@@ -8,6 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/fork.h"
+#include "core/tensor_list.h"
 
 bool gd_handles_checked;
 
@@ -206,14 +207,49 @@ bool gd_report_freed_at(const char *site, const void *object, const char *functi
 }
 
 const char *(*gd_missing_text_hook)(int position, char *text, size_t size);
-gd_tensor gd_missing_inputs[GD_MAX_MISSING];
+gd_tensor gd_missing_inputs[GD_READERS][GD_MAX_MISSING];
 
 static void __attribute__((constructor)) fill_missing(void) {
-    for (int i = 0; i < GD_MAX_MISSING; i++) gd_missing_inputs[i] = gd_error_tensor;
+    for (int r = 0; r < GD_READERS; r++)
+        for (int i = 0; i < GD_MAX_MISSING; i++) gd_missing_inputs[r][i] = gd_error_tensor;
 }
 
+/* Modules have a text of their own, with their name. */
+static const struct {
+    const char *item, *of;
+} readers[GD_READERS] = {
+    [GD_READER_HOOK] = {"output", "the module"},
+    [GD_READER_JIT] = {"input", "this call of a jit"},
+    [GD_READER_CONTROL] = {"input", "the branch or body"},
+    [GD_READER_FN] = {"input", "the function"},
+    [GD_READER_STEP] = {"tensor", "the batch"},
+    [GD_READER_OUTPUTS] = {"output", "the net"},
+    [GD_READER_TARGETS] = {"target", "the batch"},
+};
+
 const char *gd_missing_text(const gd_tensor *t, char *text, size_t size) {
-    return gd_missing_text_hook((int)(t - gd_missing_inputs), text, size);
+    const int at = (int)(t - gd_missing_inputs[0]), position = at % GD_MAX_MISSING;
+    const char *item = readers[at / GD_MAX_MISSING].item;
+    if (!item) return gd_missing_text_hook(position, text, size);
+    snprintf(text, size, "%s %d (counted from 0) of %s, which has fewer %ss", item, position,
+             readers[at / GD_MAX_MISSING].of, item);
+    return text;
+}
+
+void gd_put_missing(gd_tensor **list, int64_t count, gd_reader reader) {
+    for (int64_t i = count; i < gd_with_missing(count); i++)
+        list[i] = &gd_missing_inputs[reader][i < GD_MAX_MISSING ? i : GD_MAX_MISSING - 1];
+}
+
+gd_tensors gd_list_for(gd_reader reader, gd_tensors in) {
+    gd_tensor **list = gd_list_new(gd_with_missing(in.count));
+    if (!list) {
+        gd_error_record(GD_E_MEMORY);
+        return gd_list_of_errors(in.count);
+    }
+    for (int64_t i = 0; i < in.count; i++) list[i] = in.at[i];
+    gd_put_missing(list, in.count, reader);
+    return (gd_tensors){list, in.count};
 }
 
 gd_status gd_check_freed(const gd_tensor *t, const char *what) {
@@ -254,11 +290,13 @@ gd_status gd_check_returned(gd_tensors returned, const void *frame) {
             GD_E_STATE,
             "the function returned a list that ended with it; write `return gd_listed(...);`, "
             "not gd_list");
-    for (int64_t k = 0; returned.at && k < returned.count; k++)
+    for (int64_t k = 0; returned.at && k < returned.count; k++) {
+        if (gd_is_missing(returned.at[k])) return gd_check_freed(returned.at[k], "its result");
         if (gd_is_freed(returned.at[k]))
             return gd_fail(
                 GD_E_STATE,
                 "result %lld of the function is %s; hand it out with `return gd_keep_list(...);`",
                 (long long)k, gd_freed_text(returned.at[k], text, sizeof text));
+    }
     return GD_OK;
 }

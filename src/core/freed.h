@@ -21,6 +21,19 @@
 
 enum { GD_MAX_MISSING = 32 };
 
+/* The functions of a program that get a list of tensors and may read more of them than there are. */
+typedef enum gd_reader {
+    GD_READER_MODULE,  /* and its hooks */
+    GD_READER_HOOK,    /* of a module's outputs */
+    GD_READER_JIT,     /* of gd_jit */
+    GD_READER_CONTROL, /* of gd_cond, gd_while_loop, gd_scan */
+    GD_READER_FN,      /* of gd_recompute and transforms */
+    GD_READER_STEP,    /* the .step of gd_fit */
+    GD_READER_OUTPUTS, /* .loss_function */
+    GD_READER_TARGETS,
+    GD_READERS,
+} gd_reader;
+
 /* Whether this thread keeps freed handles. */
 extern bool gd_handles_checked;
 static inline bool gd_keeps_freed(const gd_thread *thread) {
@@ -37,13 +50,23 @@ static inline bool gd_is_freed(const gd_tensor *t) { return t && t->kind == GD_F
 /* "the result of relu (net.c:12), which was freed at the end of the scope of net.c:10" */
 const char *gd_freed_text(const gd_tensor *t, char *text, size_t size);
 
-/* Error tensors behind the end of the inputs of a user-defined module (nn/module_call.c), by the
- * position that they have in the list. */
-extern gd_tensor gd_missing_inputs[GD_MAX_MISSING];
+/* Error tensors behind the end of the list that a function of the program gets, by the function and
+ * their position. */
+extern gd_tensor gd_missing_inputs[GD_READERS][GD_MAX_MISSING];
 static inline bool gd_is_missing(const gd_tensor *t) {
-    return t >= gd_missing_inputs && t < gd_missing_inputs + GD_MAX_MISSING;
+    return t >= gd_missing_inputs[0] && t < gd_missing_inputs[GD_READERS];
 }
-/* "input 1 of pair, which was called with 1 input" */
+
+/* Writes the missing inputs into `list` behind its first `count` entries: it has room for
+ * gd_with_missing(count). */
+static inline int64_t gd_with_missing(int64_t count) { return count + GD_FAILED_COUNT; }
+void gd_put_missing(gd_tensor **list, int64_t count, gd_reader reader);
+
+/* A copy of the list with the missing inputs behind its end. The innermost scope owns it; a list of
+ * errors if out of memory. */
+gd_tensors gd_list_for(gd_reader reader, gd_tensors in);
+
+/* The text of a missing input of a module: "input 1 of pair, which was called with 1 input". */
 extern const char *(*gd_missing_text_hook)(int position, char *text, size_t size);
 const char *gd_missing_text(const gd_tensor *t, char *text, size_t size);
 
@@ -106,7 +129,8 @@ void gd_keep_freed_end(void);
 
 /* Fails if a list that a function of the program returned does not outlive the function: its array
  * is in an ended stack frame (gd_list instead of gd_listed), or a tensor belonged to a scope that
- * the function has closed. `frame` is __builtin_frame_address(0) of the function's caller. */
+ * the function has closed, or is a missing input. `frame` is __builtin_frame_address(0) of the
+ * function's caller. */
 gd_status gd_check_returned(gd_tensors returned, const void *frame);
 
 #endif

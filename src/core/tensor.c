@@ -479,6 +479,7 @@ int64_t gd_item_int_at(const char *site, const gd_tensor *t) {
 }
 
 void *gd_data(const gd_tensor *t) {
+    if (t && t->kind == GD_FAILED) gd_report(NULL, gd_check_freed(t, "gd_data"));
     if (!t || t->kind != GD_VALUE || !t->device->api->host_reads) return NULL;
     if (gd_check_traced_access(t, "gd_data", false) != GD_OK) {
         gd_error_record(gd_this_thread.latest);

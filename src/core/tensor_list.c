@@ -9,7 +9,7 @@
 #include "gradus/testing.h"
 
 /* Every run of a session creates short lists, so each thread caches some freed ones. */
-enum { SHORT_LIST = 8, CACHED_LISTS = 32 };
+enum { SHORT_LIST = 12, CACHED_LISTS = 32 };
 
 typedef struct {
     gd_object object;

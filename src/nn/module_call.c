@@ -120,7 +120,8 @@ static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors
                                        "function is traced or the graph is built, and not in "
                                        "runs; add a hook that only builds ops with "
                                        ".builds_ops = true");
-        const gd_tensors y = h.fn(m, before ? *subject : in, before ? out : *subject, h.user);
+        const gd_tensors y = h.fn(m, gd_list_for(GD_READER_MODULE, before ? *subject : in),
+                                  gd_list_for(GD_READER_HOOK, before ? out : *subject), h.user);
         if (gd_error_status() != failed) return gd_failure();
         GD_TRY(gd_check_returned(y, __builtin_frame_address(0)));
         if (y.count > 0) *subject = y;
@@ -167,17 +168,7 @@ static void __attribute__((constructor)) set_missing_hook(void) {
 /* The function of the program may read more inputs than the call has: behind the end of the list
  * are error tensors, whose use fails with a message that says so. */
 static gd_tensors call_function(gd_module *m, gd_tensors in) {
-    const int64_t most = in.count + GD_FAILED_COUNT;
-    gd_tensor **list = gd_list_new(most);
-    if (!list) {
-        gd_error_record(GD_E_MEMORY);
-        return gd_list_of_errors(0);
-    }
-    for (int64_t i = 0; i < most; i++)
-        list[i] = i < in.count ? in.at[i]
-                               : &gd_missing_inputs[i < GD_MAX_MISSING ? i : GD_MAX_MISSING - 1];
-    gd_this_thread.module_frame->n_in = in.count;
-    return m->forward((gd_tensors){list, in.count}, m->self);
+    return m->forward(gd_list_for(GD_READER_MODULE, in), m->self);
 }
 
 static gd_tensors compute_outputs(gd_module *m, gd_tensors in) {
@@ -208,6 +199,7 @@ static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
     GD_TRY(gd_check_stack());
     GD_TRY(gd_trace_record_value(&m->object, &m->revision));
     GD_TRY(check_inputs(m, in));
+    gd_this_thread.module_frame->n_in = in.count;
     if (m->n_hooks) GD_TRY(call_hooks(m, true, in, (gd_tensors){NULL, 0}, &in));
     if (!m->built) GD_TRY(gd_layer_build_for(m, in));
     const gd_status failed = gd_error_status(); /* a failure before this call */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "gradus/autograd.h"
 #include "gradus/graph.h"
 #include "gradus/ops.h"
@@ -83,7 +84,9 @@ static gd_status call_function(const gd_batches *b, gd_batch_result *r) {
     GD_NAME_SCOPE("the loss function");
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    r->loss = b->training->loss_function(r->outputs, r->targets, b->training->loss_user);
+    r->loss = b->training->loss_function(gd_list_for(GD_READER_OUTPUTS, r->outputs),
+                                         gd_list_for(GD_READER_TARGETS, r->targets),
+                                         b->training->loss_user);
     gd_status status = GD_OK;
     if (!r->loss && !gd_failed()) status = gd_fail(GD_E_ARGUMENT, "it returned NULL");
     else if (!r->loss || r->loss->kind == GD_FAILED) status = gd_failure();

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/random.h"
 #include "gradus/autocast.h"
 #include "gradus/autograd.h"
@@ -31,7 +32,9 @@ static gd_status call_step_function(gd_fit_run *r, gd_tensors batch, gd_batch_re
     char text[128];
     {
         GD_AUTOCAST(r->training->precision);
-        *result = (gd_batch_result){.loss = r->options->step(r->net, batch, r->options->step_user)};
+        *result =
+            (gd_batch_result){.loss = r->options->step(r->net, gd_list_for(GD_READER_STEP, batch),
+                                                       r->options->step_user)};
     }
     if (gd_failed()) return gd_failure();
     const gd_tensor *loss = result->loss;

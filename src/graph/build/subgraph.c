@@ -77,9 +77,10 @@ static GD_OWN_FRAME gd_status take_outputs(gd_subgraph *sub, gd_tensors y) {
 
 static gd_status trace_body(gd_subgraph *sub, gd_body body, void *user, const gd_meta *inputs,
                             int n_inputs) {
-    gd_tensor **x = gd_list_new(n_inputs);
+    gd_tensor **x = gd_list_new(gd_with_missing(n_inputs));
     if (!x) return GD_E_MEMORY;
     for (int i = 0; i < n_inputs; i++) GD_TRY(add_input(sub, &inputs[i], &x[i]));
+    gd_put_missing(x, n_inputs, GD_READER_CONTROL);
     sub->n_given = n_inputs;
     gd_keep_freed_begin();
     gd_tensors y = body((gd_tensors){x, n_inputs}, user);

@@ -29,7 +29,7 @@ gd_status gd_held_init(gd_held *h, gd_tensor *const *tensors, int64_t count) {
 
 static gd_status call_c_function(const gd_callee *c, gd_tensor *const *in, int n_in, gd_held *out) {
     gd_scope *scope = gd_scope_open();
-    gd_tensors y = c->body((gd_tensors){in, n_in}, c->user);
+    gd_tensors y = c->body(gd_list_for(GD_READER_CONTROL, (gd_tensors){in, n_in}), c->user);
     gd_status status = GD_OK;
     if (y.count < 0 || y.count > 1 << 20 || !y.at)
         status = gd_this_thread.recorded != GD_OK

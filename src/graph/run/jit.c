@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/freed.h"
+#include "core/tensor_list.h"
 #include "gradus/ops.h"
 
 /* --- objects ---------------------------------------------------------------------------------- */
@@ -95,7 +96,9 @@ static gd_status call_function(gd_jit *jit, gd_tensors inputs, gd_tensors *resul
         return gd_fail(GD_E_STATE, "jits call each other without end (%d calls deep)",
                        MAX_CALL_DEPTH);
     call_depth++;
-    *results = jit->fn(inputs, jit->user);
+    const gd_tensors given = gd_list_for(GD_READER_JIT, inputs);
+    *results = jit->fn(given, jit->user);
+    if (results->at != given.at) gd_list_drop(given);
     call_depth--;
     return gd_failed() ? gd_failure() : GD_OK;
 }

@@ -127,10 +127,11 @@ static gd_status trace_function(gd_jit *jit, gd_jit_trace *t, gd_tensors inputs)
     int grad = gd_enable_grad_begin();
     gd_rng counter = {0, 0}, *before = gd_this_thread.replay_rng;
     gd_this_thread.replay_rng = &counter; /* the trace does not advance the generator */
-    gd_tensor **given = gd_list_new(inputs.count);
+    gd_tensor **given = gd_list_new(gd_with_missing(inputs.count));
     gd_status status = given ? make_inputs(t, inputs, given) : GD_E_MEMORY;
     gd_keep_freed_begin();
     if (status == GD_OK) {
+        gd_put_missing(given, t->n_in, GD_READER_JIT);
         gd_tensors y = jit->fn((gd_tensors){given, t->n_in}, jit->user);
         status = gd_failed() ? gd_failure() : gd_check_returned(y, __builtin_frame_address(0));
         if (status == GD_OK) status = record_results(t, y);

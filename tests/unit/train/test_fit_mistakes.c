@@ -134,6 +134,8 @@ CLEAN_TEST(a_loss_that_is_not_finite_is_logged_wherever_it_is_computed) {
     CHECK_SAYING(strstr(captured.text, "the loss is nan") && !strstr(captured.text, "-nan"), "%s",
                  captured.text);
     end_log_capture();
+}
+
 static gd_tensor *net_step(gd_module *net, gd_tensors batch, void *user) {
     (void)user;
     gd_tensor *loss = gd_cross_entropy(gd_module_forward(net, batch.at[0]), batch.at[1]);
