@@ -15,7 +15,8 @@
  * comes after the last default, which is a part of by_name_, and nothing converts to that. Nor does
  * one behind a named one, gd_thing(x, .size = 3, 7), but for two forms that compile in C: with clang,
  * which has no attribute for that, it initializes the field behind `size`; and behind a list, as in
- * gd_sum(x, .axis = 0, 1), it is the list's next number.
+ * gd_sum(x, .axis = 0, 1), it is the list's next number. The call then fails, unless the list has a
+ * fixed length (.stride = 2, 1) or the number is 0.
  */
 #ifndef GRADUS_OPTIONS_H
 #define GRADUS_OPTIONS_H

@@ -11,6 +11,17 @@ gd_word gd_word_of(const char *text) {
     return h;
 }
 
+/* The form of a list that is one number, .axis = 1, which another number follows: it has no name,
+ * .axis = 1, true, and C makes it the second of the list. */
+enum { FOLLOWED = 2 };
+
+static gd_status fail_followed(const char *name, double first, double next, const char *list) {
+    return gd_fail(GD_E_ARGUMENT,
+                   "%s = %.10g is followed by %.10g without a name; write its name, or .%s = "
+                   "%s(%.10g, %.10g)",
+                   name, first, next, name, list, first, next);
+}
+
 void gd_attrs_normalize(const gd_op *op, void *attrs) {
     for (int i = 0; i < op->n_attrs; i++) {
         const gd_op_attr *a = &op->attrs[i];
@@ -21,10 +32,12 @@ void gd_attrs_normalize(const gd_op *op, void *attrs) {
                 if (list[k] == GD_UNSET) list[k] = list[0];
         } else if (a->type == GD_ATTR_SHAPE) {
             gd_shape *list = field;
-            if (list->form == -1 && list->at[0] != GD_UNSET) list->rank = list->form = 1;
+            if (list->form == -1 && list->at[0] != GD_UNSET)
+                list->rank = 1, list->form = list->at[1] ? FOLLOWED : 1;
         } else if (a->type == GD_ATTR_FLOATS) {
             gd_floats *list = field;
-            if (list->form == -1 && !isnan(list->at[0])) list->count = list->form = 1;
+            if (list->form == -1 && !isnan(list->at[0]))
+                list->count = 1, list->form = list->at[1] != 0 ? FOLLOWED : 1;
             if (list->form == -1 && op->defaults)
                 *list = *(const gd_floats *)((const char *)op->defaults + a->offset);
         }
@@ -58,6 +71,8 @@ static gd_status check_floats(const gd_op_attr *a, const gd_floats *list) {
         return gd_fail(GD_E_ARGUMENT,
                        "%s: the length of a list in braces is unknown; write gd_floats(...)",
                        a->name);
+    if (list->form == FOLLOWED)
+        return fail_followed(a->name, list->at[0], list->at[1], "gd_floats");
     if (list->form == 1 && (list->count < 0 || list->count > GD_MAX_FLOATS))
         return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; it may have at most %d", a->name,
                        list->count, GD_MAX_FLOATS);
@@ -78,6 +93,8 @@ gd_status gd_attrs_check(const gd_op *op, const void *attrs) {
                                "%s: the length of a list in braces is unknown; "
                                "write gd_dims(...)",
                                a->name);
+            if (list->form == FOLLOWED)
+                return fail_followed(a->name, (double)list->at[0], (double)list->at[1], "gd_dims");
             if (list->form == 1 && (list->rank < 0 || list->rank > GD_MAX_RANK))
                 return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; it may have at most %d", a->name,
                                list->rank, GD_MAX_RANK);

@@ -237,4 +237,18 @@ TEST(linear_accepts_integers_in_a_plan) {
     gd_clear_error();
 }
 
+/* C makes the `true` of gd_sum(x, .axis = 1, true) the second number of the list. */
+TEST(a_number_without_a_name_behind_a_list_fails) {
+    GD_SCOPE;
+    gd_tensor *x = gd_ones(gd_dims(2, 3));
+    CHECK_FAILS(GD_E_ARGUMENT, "axis = 1 is followed by 1 without a name",
+                gd_sum(x, .axis = 1, true));
+    CHECK_FAILS(GD_E_ARGUMENT, "write its name, or .axis = gd_dims(0, 1)",
+                gd_mean(x, .axis = 0, 1));
+    CHECK_FAILS(GD_E_ARGUMENT, "axis = -1 is followed by -2", gd_var(x, .axis = -1, -2));
+    CHECK_FAILS(GD_E_INDEX, "axis 1 is given twice", gd_sum(x, .axis = gd_dims(1, 1)));
+    CHECK_NO_FAILURE(gd_tensor_rank(gd_sum(x, .axis = 1, .keepdim = true)) == 2);
+    CHECK_NO_FAILURE(gd_tensor_rank(gd_sum(x, .axis = gd_dims(0, 1))) == 0);
+}
+
 int main(int argc, char **argv) { return run_with_cache(argc, argv); }
