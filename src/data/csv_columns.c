@@ -18,46 +18,107 @@ bool gd_csv_is_missing(const gd_csv_field *f) {
 
 static const char digits[] = "0123456789";
 
-/* Copies a number without the marks of its thousands: with a decimal comma "1.234,5" becomes
- * "1234.5". False: a mark is elsewhere, or the text is too long. */
+#define MINUS "\xE2\x88\x92" /* the sign U+2212 */
+
+/* The length of a mark between thousands; 0: there is none. Spaces (two of them do not break lines)
+ * are marks only besides a decimal comma: elsewhere "100 200" may be two things. */
+static size_t thousands_mark(const char *at, char decimal) {
+    static const char *const marks[] = {"'", " ", "\xC2\xA0", "\xE2\x80\xAF"};
+    if (*at == (decimal == ',' ? '.' : ',')) return 1;
+    for (size_t i = 0; i < (decimal == ',' ? 4 : 1); i++)
+        if (strncmp(at, marks[i], strlen(marks[i])) == 0) return strlen(marks[i]);
+    return 0;
+}
+
+/* Copies the digits of a number, without the marks between its thousands, and moves *at behind them:
+ * "1.234" of "1.234,5" becomes "1234". */
+static bool copy_digits(const char **at, char decimal, char *number, size_t *length) {
+    const size_t n = strspn(*at, digits);
+    memcpy(number + *length, *at, n);
+    *length += n;
+    *at += n;
+    const char *const mark = *at;
+    const size_t bytes = n >= 1 && n <= 3 ? thousands_mark(mark, decimal) : 0;
+    if (bytes == 0) return true;
+    while (strncmp(*at, mark, bytes) == 0 && strspn(*at + bytes, digits) == 3) {
+        memcpy(number + *length, *at + bytes, 3);
+        *length += 3;
+        *at += bytes + 3;
+    }
+    /* "1.234" may be a number with a decimal point */
+    return *at == mark || (*mark != '.' && *mark != ',') || **at == decimal;
+}
+
+/* Copies a number as C writes it: with a decimal comma "-1.234,5" becomes "-1234.5". False: a mark
+ * is elsewhere, or the text is too long. */
 static bool plain_number(const char *text, char decimal, char number[64]) {
-    const char *at = text + (*text == '-' || *text == '+');
-    const char other = decimal == ',' ? '.' : ',';
-    const size_t n = strspn(at, digits);
+    const char *at = text;
     size_t length = 0;
-    int groups = 0;
-    for (at += n; *at == other && strspn(at + 1, digits) == 3; at += 4) groups++;
-    if (strlen(text) >= 64 || strchr(at, other)) return false;
-    if (groups > 0 && (n < 1 || n > 3 || *at != decimal)) return false;
-    for (const char *c = text; *c; c++)
-        if (*c != other) number[length++] = *c == decimal ? '.' : *c;
+    if (strlen(text) >= 64) return false;
+    if (strncmp(at, MINUS, strlen(MINUS)) == 0) {
+        number[length++] = '-';
+        at += strlen(MINUS);
+    } else if (*at == '-' || *at == '+') number[length++] = *at++;
+    if (!copy_digits(&at, decimal, number, &length)) return false;
+    for (; *at; at++) {
+        if (*at == (decimal == ',' ? '.' : ',')) return false;
+        number[length++] = *at == decimal ? '.' : *at;
+    }
     number[length] = 0;
     return true;
 }
 
-bool gd_csv_number(const gd_csv_field *f, char decimal, double *value) {
-    char *end, number[64];
-    const char *text = f->text;
-    if (strchr(text, ',')) {
-        if (!plain_number(text, decimal, number)) return false;
-        text = number;
-    } else if (decimal == ',' && strchr(text, '.')) return false;
+static bool is_whole_number(const char *text, double *value) {
+    char *end;
     *value = gd_double_parse(text, &end);
     return end != text && *end == 0;
 }
 
+bool gd_csv_number(const gd_csv_field *f, char decimal, double *value) {
+    char number[64];
+    const bool is_plain =
+        !strpbrk(f->text, ",' \xC2\xE2") && !(decimal == ',' && strchr(f->text, '.'));
+    if (is_plain) return is_whole_number(f->text, value);
+    return plain_number(f->text, decimal, number) && is_whole_number(number, value);
+}
+
 bool gd_csv_has_other_mark(const gd_csv_field *f, char decimal) {
-    const char *at = f->text + (*f->text == '-' || *f->text == '+');
-    size_t n = strspn(at, digits);
-    for (at += n; n && *at == decimal && strspn(at + 1, digits) == 3;) at += 4; /* thousands */
-    if (*at++ != (decimal == ',' ? '.' : ',')) return false;
-    if ((n = strspn(at, digits)) == 0) return false;
-    at += n;
-    if (*at == 'e' || *at == 'E') {
-        at += 1 + (at[1] == '-' || at[1] == '+');
-        at += strspn(at, digits);
-    }
-    return *at == 0;
+    const char other = decimal == ',' ? '.' : ',';
+    const char *mark = strrchr(f->text, other);
+    double value;
+    return mark && mark[1] >= '0' && mark[1] <= '9' && gd_csv_number(f, other, &value);
+}
+
+/* The bytes of a space at the start of `at`, also of one that does not break lines. */
+static size_t space_at(const char *at) {
+    return *at == ' ' ? 1 : strncmp(at, "\xC2\xA0", 2) == 0 ? 2 : 0;
+}
+
+/* Whether `at`, behind a number, is a unit: "%", " kg". Letters without a space are none ("3rd"). */
+static bool is_unit(const char *at) {
+    enum { LONGEST = 8 };
+    const size_t space = space_at(at);
+    if (space == 0 && *at != '%' && !(*at & 0x80)) return false;
+    const size_t length = strlen(at += space);
+    return length > 0 && length <= LONGEST && !strchr(at, ' ');
+}
+
+/* "5,00 EUR", "5 %", "$5": a number, and a sign of money in front of it or a unit behind it. */
+bool gd_csv_has_unit(const gd_csv_field *f) {
+    char number[64];
+    const char *from = f->text;
+    if (strncmp(from, MINUS, strlen(MINUS)) != 0)
+        while (*from == '$' || *from == ' ' || (*from & 0x80)) from++;
+    const char *last = from + strlen(from);
+    while (last > from && !strchr(digits, last[-1])) last--; /* after the last digit */
+    const size_t length = (size_t)(last - from);
+    double value;
+    if (length == 0 || length >= sizeof number) return false;
+    if (*last ? !is_unit(last) : from == f->text) return false;
+    memcpy(number, from, length);
+    number[length] = 0;
+    const gd_csv_field bare = {.text = number};
+    return gd_csv_number(&bare, '.', &value) || gd_csv_number(&bare, ',', &value);
 }
 
 /* Without an option, a first record without numbers is a header. */

@@ -73,12 +73,20 @@ static gd_status count_texts(table_reader *r, const gd_csv_field *fields) {
     for (int i = 0; i < r->table->n_columns; i++) {
         gd_csv_column *c = &r->table->columns[i];
         const gd_csv_field *f = &fields[c->field];
-        if (c->kind != GD_CSV_AUTO || gd_csv_is_missing(f) || gd_csv_number(f, decimal, &value))
+        if (c->kind != GD_CSV_AUTO || gd_csv_is_missing(f)) continue;
+        if (gd_csv_number(f, decimal, &value)) {
+            c->numbers++;
             continue;
+        }
         c->texts++;
-        if (!gd_csv_has_other_mark(f, decimal) || c->marked++ > 0) continue;
+        if (!gd_csv_has_other_mark(f, decimal)) {
+            if (gd_csv_has_unit(f) && c->units++ == 0)
+                gd_snprintf(c->unit_text, sizeof c->unit_text, "%s", f->text);
+            continue;
+        }
+        if (c->marked++ > 0) continue;
         c->marked_line = f->line;
-        snprintf(c->marked_text, sizeof c->marked_text, "%.23s", f->text);
+        gd_snprintf(c->marked_text, sizeof c->marked_text, "%s", f->text);
     }
     r->row++;
     return GD_OK;
@@ -102,11 +110,22 @@ static gd_status fail_at_mark(const table_reader *r, const gd_csv_column *c) {
                    c->name);
 }
 
+/* They stay categories: what the number would be is not known ("5 m" and "5 km"). */
+static void notice_units(const table_reader *r, const gd_csv_column *c) {
+    gd_notice(GD_LOG_WARNING,
+              "gd_dataset_csv: %s: column %s: %lld of its texts are numbers with units, such as "
+              "'%s'; they are read as categories. Without the units they are numbers; "
+              "types='%s:category' keeps them and this message away",
+              r->path, c->name, (long long)c->units, c->unit_text, c->name);
+}
+
 static gd_status choose_kinds(table_reader *r) {
     for (int i = 0; i < r->table->n_columns; i++) {
         gd_csv_column *c = &r->table->columns[i];
         if (c->kind != GD_CSV_AUTO) continue;
-        if (2 * c->marked > c->texts) return fail_at_mark(r, c);
+        if (2 * c->marked > c->texts || (c->marked > 0 && c->numbers > 0))
+            return fail_at_mark(r, c);
+        if (2 * c->units > c->texts) notice_units(r, c);
         c->kind = c->texts ? GD_CSV_CATEGORY : GD_CSV_NUMBER;
     }
     return GD_OK;

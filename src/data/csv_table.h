@@ -19,10 +19,10 @@ typedef struct gd_csv_column {
     char *name; /* "3" where the file has no header */
     int field;  /* its index in a record */
     gd_csv_kind kind;
-    /* Of the first pass: fields that are no numbers, those among them that are numbers with the other
-     * decimal mark, and the first of these. */
-    int64_t texts, marked, marked_line;
-    char marked_text[24];
+    /* Of the first pass: fields that are numbers, and those that are not; among these, numbers with
+     * the other decimal mark and with units, and the first of each. */
+    int64_t numbers, texts, marked, marked_line, units;
+    char marked_text[24], unit_text[24];
     double mean,
         scale; /* of numbers, without missing ones; scale: their deviation, or 1 if that is 0 */
     /* Sorted: as numbers if all are numbers, otherwise by bytes. "" (missing) is the last. */
@@ -75,6 +75,8 @@ bool gd_csv_is_missing(const gd_csv_field *field);
 bool gd_csv_number(const gd_csv_field *field, char decimal, double *value);
 /* Whether it is a number with a comma instead of a decimal point, or the reverse: "1,5", "1.234,5". */
 bool gd_csv_has_other_mark(const gd_csv_field *field, char decimal);
+/* Whether it is a number with a unit: "5 %", "$1.50". */
+bool gd_csv_has_unit(const gd_csv_field *field);
 
 /* --- layouts as text (csv_layout.c) ----------------------------------------------------------- */
 

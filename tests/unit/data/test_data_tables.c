@@ -69,7 +69,8 @@ CLEAN_TEST(csv_records_follow_rfc_4180) {
 CLEAN_TEST(damaged_csv_fails_with_line_and_column) {
     CHECK(!fields_in("a,b\nc,\"d") &&
           strstr(gd_latest_failure(), "t.csv: line 2, column 3: the quote"));
-    CHECK(!fields_in("a,\"b\"c\n") && strstr(gd_latest_failure(), "line 1, column 6: text after"));
+    CHECK(!fields_in("a,\"b\"c\n") &&
+          strstr(gd_latest_failure(), "line 1, column 6: text after"));
     CHECK(!fields_in("\"a\nb\",\"c\"d") && strstr(gd_latest_failure(), "line 2, column 7"));
     CHECK(!fields_of("a,\0b", 4, ',') &&
           strstr(gd_latest_failure(), "line 1, column 3: a zero byte"));
@@ -230,6 +231,89 @@ CLEAN_TEST(numbers_with_decimal_commas_fail_or_are_read_with_the_option) {
     CHECK(gd_dataset_csv(path, .separator = ";", .decimal = ",")); /* dates are no numbers */
     CHECK_FAILS(gd_dataset_csv(path, .decimal = ","), "separator and decimal are the same");
     CHECK_FAILS(gd_dataset_csv(path, .decimal = "x"), "decimal is 'x'");
+}
+
+/* A few decimal commas between numbers make no categories of all. */
+CLEAN_TEST(a_share_of_decimal_commas_is_an_error_in_a_column_of_numbers) {
+    GD_SCOPE;
+    static const char *const files[] = {"size;y\n7;1\nabc;2\ndef;3\n1,5;4\n",
+                                        "size;y\n7;1\n8;2\nunknown;3\n1,5;4\n",
+                                        "size;y\n7;1\n8;2\nunknown;3\n1 234,5;4\n",
+                                        "size;y\n7;1\n8;2\n9;3\n1'234,5;4\n",
+                                        "size;y\n7;1\n8;2\n9;3\n1\xC2\xA0"
+                                        "234,5;4\n",
+                                        "size;y\n7;1\n8;2\n9;3\n1\xE2\x80\xAF"
+                                        "234,5;4\n",
+                                        "size;y\n7;1\n8;2\n9;3\n\xE2\x88\x92"
+                                        "1,5;4\n"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        CHECK_FAILS(gd_dataset_csv(temp_write_text("some.csv", files[i]), .separator = ";"),
+                    "line 5, column 1 (size): '", "looks like a number with a decimal comma",
+                    "decimal=comma");
+    const char *path = temp_write_text("some.csv", "size;y\nabc;1\ndef;2\n1,5;3\n");
+    CHECK(gd_dataset_csv(path, .separator = ";")); /* a text among texts */
+}
+
+CLEAN_TEST(marks_of_thousands_are_read_with_a_decimal_comma) {
+    GD_SCOPE;
+    static const char text[] = "size;y\n1 234,5;1\n1\xC2\xA0"
+                               "234,5;1\n1\xE2\x80\xAF"
+                               "234,5;1\n1'234,5;1\n"
+                               "\xE2\x88\x92"
+                               "1.234,5;1\n1 234;1\n12 345 678;1\n";
+    static const float expected[] = {1234.5f, 1234.5f, 1234.5f, 1234.5f, -1234.5f, 1234, 12345678};
+    const char *path = temp_write_text("marks.csv", text);
+    gd_dataset *d = gd_dataset_csv(path, .separator = ";", .decimal = "comma", .target = "y");
+    CHECK_SAYING(d, "%s", gd_error_message());
+    for (int i = 0; d && i < 7; i++) CHECK_FLOATS(gd_dataset_get(d, i).at[0], expected[i]);
+    path = temp_write_text("marks.csv", "size,y\n1'234.5,1\n\xE2\x88\x92"
+                                        "2.5,1\n");
+    CHECK_FLOATS(gd_dataset_get(gd_dataset_csv(path, .target = "y"), 0).at[0], 1234.5f);
+    CHECK_FLOATS(gd_dataset_get(gd_dataset_csv(path, .target = "y"), 1).at[0], -2.5f);
+    /* not thousands */
+    static const char *const texts[] = {"1 23,5", "1234 567", "1  234", "12 345.5", "1'234 567"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char file[100];
+        snprintf(file, sizeof file, "size;y\n%s;1\n", texts[i]);
+        CHECK_FAILS(gd_dataset_csv(temp_write_text("marks.csv", file), .separator = ";",
+                                   .decimal = "comma", .types = "size:number"),
+                    "is not a number");
+    }
+}
+
+static char unit_notice[1024];
+static void keep_notice(gd_log_level level, const char *message, void *user) {
+    (void)level, (void)user;
+    snprintf(unit_notice, sizeof unit_notice, "%s", message);
+}
+
+CLEAN_TEST(numbers_with_units_are_categories_and_the_log_says_so) {
+    GD_SCOPE;
+    static const struct {
+        const char *text;
+        bool notice;
+    } files[] = {{"price;y\n5,00 \xE2\x82\xAC;1\n6,10 \xE2\x82\xAC;2\n", true},
+                 {"price;y\n5%;1\n6%;2\nnone;1\n", true},
+                 {"price;y\n$1,234.50;1\n$6;2\n", true},
+                 {"price;y\n1,5 kg;1\n2,5 kg;2\n", true},
+                 {"price;y\n3rd;1\n4th;2\n", false},
+                 {"price;y\n5 Main Street;1\n6 Main Street;2\n", false},
+                 {"price;y\n#5;1\n#6;2\n", false},
+                 {"price;y\n1.5.3;1\n4-5;2\n", false},
+                 {"price;y\nroom 5;1\nroom 6;2\n", false},
+                 {"price;y\n5%;1\nx;2\ny;3\n", false}};
+    gd_set_log(keep_notice, NULL);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const char *path = temp_write_text("units.csv", files[i].text);
+        *unit_notice = 0;
+        gd_dataset *d = gd_dataset_csv(path, .separator = ";");
+        CHECK_SAYING(d, "%s: %s", files[i].text, gd_error_message());
+        CHECK_SAYING(!!strstr(unit_notice, "column price: ") == files[i].notice, "%s: '%s'",
+                     files[i].text, unit_notice);
+        *unit_notice = 0;
+        CHECK(gd_dataset_csv(path, .separator = ";", .types = "price:category") && !*unit_notice);
+    }
+    gd_set_log(NULL, NULL);
 }
 
 CLEAN_TEST(a_forgotten_separator_is_named) {
