@@ -48,6 +48,19 @@ bool gd_schedule_has_ended(const gd_schedule *s) {
     return s->last > 0 && gd_item(s->step) >= s->last + option_value(s, "warmup", 0);
 }
 
+double gd_schedule_passed(const gd_schedule *s, bool *stays) {
+    const double steps = option_value(s, "steps", 0), warmup = option_value(s, "warmup", 0);
+    if (s->last > 0 || steps <= 0) return 0;
+    GD_SCOPE;
+    const double step = gd_item(s->step) - warmup;
+    if (step < steps) return 0;
+    gd_tensor *one = f64_scalar(1);
+    const double now = gd_item(rate_at(s, f64_scalar(step), one)),
+                 next = gd_item(rate_at(s, f64_scalar(step + 1), one));
+    *stays = now == next;
+    return *stays && now == 1 ? 0 : steps;
+}
+
 /* The rate of a group after `step` steps. */
 static gd_tensor *group_rate(const gd_schedule *s, gd_tensor *step, gd_tensor *base) {
     const double warmup = option_value(s, "warmup", 0), start = option_value(s, "warmup_start", 0);

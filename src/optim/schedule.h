@@ -18,6 +18,9 @@ struct gd_schedule {
  * rise again. */
 void gd_schedule_stay(gd_schedule *schedule, int64_t last);
 /* Whether it has taken its last step. Reads the step. */
+/* The `steps` that the program has given, if the schedule has done them and now continues by its
+ * formula; *stays: with the same rate. 0: it has not, or continues with the base rate. */
+double gd_schedule_passed(const gd_schedule *schedule, bool *stays);
 bool gd_schedule_has_ended(const gd_schedule *schedule);
 
 /* Called by the generated constructors. */

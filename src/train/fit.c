@@ -406,15 +406,29 @@ static void show_stop_reason(gd_fit_run *r) {
     gd_progress_say(&r->progress, text);
 }
 
-/* A run after the end of its schedule trains with a constant rate, which may be 0: says so. */
+/* A run after the end of its schedule trains with a constant rate, which may be 0, or with rates
+ * behind the given steps, which may rise again: says so. */
 static gd_status show_ended_schedule(gd_fit_run *r) {
     const gd_schedule *s = r->training->schedule;
-    char text[200];
-    if (!s || r->step > 0 || !gd_schedule_has_ended(s)) return gd_failed() ? gd_failure() : GD_OK;
-    gd_snprintf(text, sizeof text,
-                "the schedule %s has ended with an earlier run: the learning rate stays %g; "
-                "gd_compile starts anew",
-                s->factory->record.name, gd_item(gd_optimizer_lr(r->training->optimizer)));
+    char text[300];
+    if (!s || r->step > 0) return GD_OK;
+    const bool ended = gd_schedule_has_ended(s);
+    bool stays = false;
+    const double passed = gd_schedule_passed(s, &stays);
+    if (gd_failed() || (!ended && passed == 0)) return gd_failed() ? gd_failure() : GD_OK;
+    const char *name = s->factory->record.name;
+    const double lr = gd_item(gd_optimizer_lr(r->training->optimizer));
+    if (ended)
+        gd_snprintf(text, sizeof text,
+                    "the schedule %s has ended with an earlier run: the learning rate stays %g; "
+                    "gd_compile starts anew",
+                    name, lr);
+    else
+        gd_snprintf(text, sizeof text,
+                    "the schedule %s is past its %.0f steps: the learning rate %s %g%s; gd_compile "
+                    "starts anew",
+                    name, passed, stays ? "stays" : "is", lr,
+                    stays ? "" : " and follows its formula beyond them");
     gd_notice(GD_LOG_WARNING, "gd_fit: %s", text);
     gd_progress_say(&r->progress, text);
     return gd_failed() ? gd_failure() : GD_OK;

@@ -110,6 +110,49 @@ CLEAN_TEST(a_second_run_stays_at_the_last_rate_and_says_so) {
     }
 }
 
+/* With `steps` a schedule follows its formula, which may rise again. */
+CLEAN_TEST(a_second_run_past_the_given_steps_says_so) {
+    static const struct {
+        const char *schedule, *said; /* NULL: nothing */
+    } rows[] = {
+        {"cosine steps=10", "the schedule cosine is past its 10 steps: the learning rate is 0 and "
+                            "follows its formula beyond them; gd_compile starts anew"},
+        {"cosine steps=4 warmup=3", "is past its 4 steps: the learning rate is "},
+        {"cosine steps=11", NULL},
+        {"polynomial steps=4", "the schedule polynomial is past its 4 steps: the learning rate "
+                               "stays 0; gd_compile starts anew"},
+        {"linear start=0.1 end=1 steps=4", NULL}, /* the base rate */
+        {"constant factor=0.5 steps=4", NULL},
+        {"step size=2", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        GD_SCOPE;
+        gd_module *net = gd_nn_linear(3, 1);
+        CHECK(gd_compile(net, .optimizer = "sgd lr=0.1", .schedule = rows[i].schedule,
+                         .loss = "mse") == GD_OK);
+        capture_log(GD_LOG_WARNING);
+        fit_line(net, 2); /* 10 steps */
+        end_log_capture();
+        CHECK_SAYING(captured.warnings == 0, "%s: %s", rows[i].schedule, captured.text);
+        capture_log(GD_LOG_WARNING);
+        fit_line(net, 1);
+        end_log_capture();
+        CHECK_SAYING(rows[i].said ? strstr(captured.text, rows[i].said) != NULL
+                                  : captured.warnings == 0,
+                     "%s: %s", rows[i].schedule, captured.text);
+    }
+    GD_SCOPE;
+    gd_module *net = gd_nn_linear(3, 1);
+    gd_optimizer *optimizer = gd_optim_sgd(gd_module_parameters(net), .lr = 0.1);
+    gd_compile(net, .optimizer_object = optimizer, .schedule_object = gd_lr_cosine(optimizer, 10),
+               .loss = "mse");
+    fit_line(net, 2);
+    capture_log(GD_LOG_WARNING);
+    fit_line(net, 1);
+    end_log_capture();
+    CHECK_SAYING(strstr(captured.text, "is past its 10 steps"), "%s", captured.text);
+}
+
 /* The first run ends early: the second one continues the schedule, to its length. */
 CLEAN_TEST(a_schedule_that_has_not_ended_continues_in_the_next_run) {
     GD_SCOPE;
