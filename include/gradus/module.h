@@ -231,6 +231,7 @@ typedef struct gd_parameters_options {
     GD_WITH_OPTIONS_(gd_module_parameters_at(GD_HERE, module, GD_PARAMETERS_OPTIONS_(__VA_ARGS__)))
 GD_API gd_tensors gd_module_parameters_at(const char *site, gd_module *module,
                                           const gd_parameters_options *options);
+/* All buffers in the same way; only layers that will have some must be built. */
 #define gd_module_buffers(...) gd_module_buffers_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensors gd_module_buffers_at(const char *site, gd_module *module);
 
@@ -296,7 +297,7 @@ GD_API gd_module *gd_module_clone_at(const char *site, gd_module *module);
 
 /* Initializes the parameters whose names match a pattern: gd_module_init(net, "*.weight",
  * "truncated_normal std=0.02"). The text is the name of an initializer (inits.h) and its options.
- * */
+ * While a layer that may have such parameters has none yet (GD_ANY), the call fails and names it. */
 #define gd_module_init(...) gd_module_init_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_module_init_at(const char *site, gd_module *module, const char *match,
                                    const char *initializer);
@@ -336,7 +337,8 @@ GD_API char *gd_module_summary_at(const char *site, gd_module *module, gd_tensor
 /* Prints the summary. */
 #define gd_module_print(module, ...) gd_module_print_at(GD_HERE, module, gd_list(__VA_ARGS__))
 GD_API gd_status gd_module_print_at(const char *site, gd_module *module, gd_tensors inputs);
-/* The number of elements of all parameters, each parameter counted once. */
+/* The number of elements of all parameters, each parameter counted once. Layers whose sizes are
+ * GD_ANY count from their first call on. */
 GD_API int64_t gd_module_parameter_count(gd_module *module);
 
 #ifdef __cplusplus

@@ -155,6 +155,10 @@ bool gd_name_matches(const char *name, const char *pattern);
 
 /* The parameters that exist now, without a failure for layers whose sizes are not known yet. */
 gd_tensors gd_module_parameters_so_far(gd_module *module);
+gd_tensors gd_module_buffers_so_far(gd_module *module);
+
+/* Fails if layers whose parameters may match the pattern have none yet. */
+gd_status gd_module_check_built(gd_module *module, const char *function, const char *match);
 
 /* Writes the paths of layers without parameters, "1 (linear), 3 (linear)", and returns how many
  * there are. Only those with parameters that the options can select; NULL: all. */

@@ -297,10 +297,11 @@ gd_status gd_module_init_at(const char *site, gd_module *m, const char *match, c
     GD_CALLED_FROM(site);
     initialization s = {match, text, 0};
     GD_EAGER;
-    gd_status status =
-        m && text ? gd_module_walk(m, &(gd_tree_walk){.tensor = initialize_parameter, .user = &s})
-                  : gd_fail(GD_E_ARGUMENT, "gd_module_init: the %s is NULL",
-                            m ? "initializer" : "module");
+    gd_status status = m && text ? gd_module_check_built(m, "gd_module_init", match)
+                                 : gd_fail(GD_E_ARGUMENT, "gd_module_init: the %s is NULL",
+                                           m ? "initializer" : "module");
+    if (status == GD_OK)
+        status = gd_module_walk(m, &(gd_tree_walk){.tensor = initialize_parameter, .user = &s});
     if (status == GD_OK && s.count == 0)
         status = gd_fail(GD_E_ARGUMENT, "gd_module_init: no parameter of %s matches '%s'", m->type,
                          match ? match : "*");

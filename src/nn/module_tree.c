@@ -6,6 +6,7 @@
 #include "core/map.h"
 #include "gradus/autograd.h"
 #include "nn/module.h"
+#include "dispatch/attrs.h"
 
 /* --- walking ---------------------------------------------------------------------------------- */
 
@@ -120,15 +121,22 @@ static bool can_match(const char *start, const char *pattern) {
 
 typedef struct unbuilt_list {
     const gd_parameters_options *options;
+    bool buffers; /* only layers that will have some */
     char *text;
     size_t size;
     int count;
 } unbuilt_list;
 
+static bool will_have_buffers(const gd_module *m) {
+    const gd_op_attr *a = NULL;
+    return m->factory && gd_factory_option(m->factory, m->options, "track_running_stats", &a) &&
+           gd_attr_number(a, m->options).value != 0;
+}
+
 static gd_status list_unbuilt(gd_tree_walk *w, gd_module *m) {
     unbuilt_list *u = w->user;
     char start[GD_MAX_PATH + 1];
-    if (m->built) return GD_OK;
+    if (m->built || (u->buffers && !will_have_buffers(m))) return GD_OK;
     snprintf(start, sizeof start, "%s%s", w->path, *w->path ? "." : "");
     if (u->options &&
         (!can_match(start, u->options->match) || (u->options->trainable && m->frozen)))
@@ -148,21 +156,33 @@ int gd_module_unbuilt(gd_module *m, const gd_parameters_options *o, char *text, 
     return u.count;
 }
 
-static gd_status check_built(gd_module *m, const gd_parameters_options *o) {
-    char text[500];
-    const int count = m ? gd_module_unbuilt(m, o, text, sizeof text) : 0;
-    if (count == 0) return GD_OK;
+/* Fails for `function` if a layer that it must see has none of its tensors yet. */
+static gd_status check_built(gd_module *m, const char *function, unbuilt_list u,
+                             const char *advice) {
+    char text[500] = "";
+    u.text = text;
+    u.size = sizeof text;
+    if (m) gd_module_walk(m, &(gd_tree_walk){.module = list_unbuilt, .user = &u});
+    if (u.count == 0) return GD_OK;
     return gd_fail(GD_E_STATE,
-                   "gd_module_parameters: %s %s no parameters yet, because sizes are GD_ANY; first "
-                   "call the net on a batch (or gd_module_build), or give the sizes; an optimizer "
-                   "of the module, such as gd_optim_adam_of(net), takes in what is built later",
-                   text, count == 1 ? "has" : "have");
+                   "%s: %s %s no %s yet, because sizes are GD_ANY; first call the net on a batch "
+                   "(or gd_module_build), or give the sizes%s",
+                   function, text, u.count == 1 ? "has" : "have",
+                   u.buffers ? "buffers" : "parameters", advice);
+}
+
+gd_status gd_module_check_built(gd_module *m, const char *function, const char *match) {
+    const gd_parameters_options o = {.match = match};
+    return check_built(m, function, (unbuilt_list){.options = &o}, "");
 }
 
 gd_tensors gd_module_parameters_at(const char *site, gd_module *m, const gd_parameters_options *o) {
     GD_LIVE_AT(site, m);
     o = o ? o : GD_PARAMETERS_OPTIONS_();
-    const gd_status status = check_built(m, o);
+    const gd_status status =
+        check_built(m, "gd_module_parameters", (unbuilt_list){.options = o},
+                    "; an optimizer of the module, such as gd_optim_adam_of(net), takes in what is "
+                    "built later");
     if (status == GD_OK)
         return list_tensors(site, m, "gd_module_parameters",
                             (tensor_gathering){.kind = GD_A_PARAMETER, .options = o});
@@ -170,8 +190,18 @@ gd_tensors gd_module_parameters_at(const char *site, gd_module *m, const gd_para
     return gd_list_of_errors(0);
 }
 
+gd_tensors gd_module_buffers_so_far(gd_module *m) {
+    return list_tensors(NULL, m, "gd_module_buffers", (tensor_gathering){.kind = GD_A_BUFFER});
+}
+
 gd_tensors gd_module_buffers_at(const char *site, gd_module *m) {
     GD_LIVE_AT(site, m);
+    const gd_status status =
+        check_built(m, "gd_module_buffers", (unbuilt_list){.buffers = true}, "");
+    if (status != GD_OK) {
+        gd_report(site, status);
+        return gd_list_of_errors(0);
+    }
     return list_tensors(site, m, "gd_module_buffers", (tensor_gathering){.kind = GD_A_BUFFER});
 }
 

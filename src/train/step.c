@@ -164,7 +164,7 @@ static gd_status copy_grads(gd_undo *u, gd_tensors parameters) {
 static gd_status fill_undo(gd_fit_run *r, gd_undo *u) {
     GD_NO_GRAD;
     const bool all = r->options->step && !r->training->optimizer; /* .step changes parameters */
-    gd_tensors buffers = gd_module_buffers(r->net);
+    gd_tensors buffers = gd_module_buffers_so_far(r->net);
     const size_t most = (size_t)(buffers.count + r->parameters.count) + 1;
     if (gd_failed()) return gd_failure();
     u->tensors = gd_calloc(most, sizeof *u->tensors);

@@ -64,6 +64,26 @@ TEST(what_only_looks_at_a_net_works_before_it_is_built) {
     free(text);
 }
 
+TEST(what_must_reach_all_layers_fails_before_a_net_is_built) {
+    GD_SCOPE;
+    gd_module *net = half_built();
+    gd_tensor *weight = gd_module_tensor(net, "0.weight"), *before = gd_clone(gd_detach(weight));
+    CHECK(gd_module_init(net, "*.weight", "zeros") != GD_OK);
+    CHECK_SAYING(says("gd_module_init: 2 (linear), 4 (linear) have no parameters yet") &&
+                     says("gd_module_build"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_item(gd_sum(gd_abs(gd_sub(gd_detach(weight), before)))) == 0);
+    CHECK(gd_module_init(net, "0.*", "zeros") == GD_OK);
+    gd_module *norm = gd_nn_sequential(gd_nn_linear(4, 8), gd_nn_batch_norm1d(GD_ANY));
+    gd_module_buffers(norm);
+    CHECK_SAYING(says("gd_module_buffers: 1 (batch_norm1d) has no buffers yet"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    norm = gd_nn_sequential(gd_nn_batch_norm1d(GD_ANY, .track_running_stats = false));
+    CHECK(gd_module_buffers(norm).count == 0 && !gd_failed());
+}
+
 /* --- training --------------------------------------------------------------------------------- */
 
 typedef struct trainer {
