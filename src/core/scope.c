@@ -142,7 +142,8 @@ void gd_scope_hand_out(gd_object *object) {
 static bool is_freed(void *object, const char *what) {
     const gd_object *o = object;
     if (gd_report_freed(NULL, object, what)) return true;
-    if (!o || o->class != &gd_tensor_class || !gd_is_freed(object)) return false;
+    const bool is_tensor = o && (o->class == &gd_tensor_class || !o->class); /* of a freed list */
+    if (!is_tensor || !gd_is_freed(object)) return false;
     gd_report(NULL, gd_check_freed(object, what));
     return true;
 }

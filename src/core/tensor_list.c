@@ -139,7 +139,17 @@ gd_status gd_hand_out_list(gd_tensors *tensors) {
     return GD_OK;
 }
 
+/* In checked mode; the entries of a freed list have no class. */
+static bool is_freed_list(gd_tensors tensors) {
+    if (!gd_handles_checked || tensors.count < 1 || !tensors.at) return false;
+    return tensors.at[0] && !tensors.at[0]->object.class && gd_is_freed(tensors.at[0]);
+}
+
 void gd_release_list(gd_tensors tensors) {
+    if (is_freed_list(tensors)) {
+        gd_report(NULL, gd_check_freed(tensors.at[0], "gd_release_list"));
+        return;
+    }
     for (int64_t i = 0; i < tensors.count; i++) gd_release(tensors.at[i]);
     if (tensors.at) gd_object_release(&list_of(tensors)->object);
 }

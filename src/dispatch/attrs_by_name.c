@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/alloc.h"
 #include "core/number.h"
 #include "dispatch/attrs.h"
@@ -18,8 +19,9 @@ struct gd_attrs {
     _Alignas(16) char data[];
 };
 
-static void attrs_destroy(gd_object *object) { gd_free(object); }
-static const gd_class attrs_class = {.name = "attrs", .destroy = attrs_destroy};
+static void attrs_destroy(gd_object *object) { gd_object_free(object); }
+static const gd_class attrs_class = {.name = "set of options", .destroy = attrs_destroy};
+GD_KNOWN_CLASS(attrs_class)
 
 gd_attrs *gd_attrs_new(const gd_op *op) {
     gd_attrs *attrs = NULL;
@@ -302,18 +304,23 @@ gd_status gd_attrs_put_options(gd_attrs *attrs, const char *text) {
 }
 
 gd_status gd_attrs_set_int(gd_attrs *attrs, const char *name, int64_t value) {
+    GD_LIVE(attrs);
     return gd_report(NULL, gd_attrs_put_int(attrs, name, value));
 }
 gd_status gd_attrs_set_float(gd_attrs *attrs, const char *name, double value) {
+    GD_LIVE(attrs);
     return gd_report(NULL, gd_attrs_put_float(attrs, name, value));
 }
 gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values) {
+    GD_LIVE(attrs);
     return gd_report(NULL, gd_attrs_put_ints(attrs, name, count, values));
 }
 gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text) {
+    GD_LIVE(attrs);
     return gd_report(NULL, gd_attrs_put_text(attrs, name, text));
 }
 gd_status gd_attrs_parse(gd_attrs *attrs, const char *text) {
+    GD_LIVE(attrs);
     return gd_report(NULL, gd_attrs_put_options(attrs, text));
 }
 

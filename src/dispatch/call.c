@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codegen/record.h"
+#include "core/freed.h"
 #include "core/alloc.h"
 #include "core/random.h"
 #include "dispatch/call_infer.h"
@@ -73,6 +74,7 @@ static gd_tensors call_op(const gd_op *op, const char *site, gd_tensors inputs,
 
 gd_tensors gd_op_call_at(const char *site, const gd_op *op, gd_tensors inputs,
                          const gd_attrs *attrs) {
+    GD_LIVE_AT(site, attrs);
     return call_op(op, site, inputs, attrs);
 }
 

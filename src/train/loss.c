@@ -22,6 +22,9 @@ gd_status gd_check_weights(const gd_training *t, const char *what, const gd_tens
                        "%s: weights need a loss for each sample: a .loss whose layer has an "
                        "option reduction%s",
                        what, t->loss_function ? "; a .loss_function returns one number" : "");
+    char text[100];
+    snprintf(text, sizeof text, "%s: class_weights", what);
+    if (classes) GD_TRY(gd_check_freed(classes, text));
     if (classes && (classes->kind != GD_VALUE || classes->rank != 1 || classes->dtype != GD_F32))
         return gd_fail(GD_E_SHAPE,
                        "%s: class_weights must be f32 of rank 1, a weight for each class", what);

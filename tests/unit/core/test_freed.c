@@ -138,6 +138,8 @@ typedef struct {
     gd_callback *callback;
     gd_board *board;
     gd_npz *npz;
+    gd_attrs *attrs;
+    gd_tensors parameters;
 } objects;
 
 static objects make_freed_objects(void) {
@@ -145,6 +147,8 @@ static objects make_freed_objects(void) {
     objects o = {.net = gd_nn_sequential(gd_nn_linear(4, 3), gd_nn_relu())};
     o.optimizer = gd_optim_sgd(gd_module_parameters(o.net));
     o.schedule = gd_lr_step(o.optimizer, 2);
+    o.attrs = gd_attrs_new(gd_op_find("sum"));
+    o.parameters = gd_module_parameters(o.net);
     o.dataset = gd_dataset_tensors(gd_ones(gd_dims(6, 4)));
     o.loader = gd_loader_new(o.dataset);
     o.graph = gd_graph_new();
@@ -241,9 +245,33 @@ TEST(objects_of_an_ended_scope_name_the_function_the_object_and_the_scope) {
             gd_loader_new(gd_dataset_tensors(x), .sampler = o.sampler));
     REPORTS("a board", "gd_board_scalar", gd_board_scalar(o.board, "loss", 1, 0));
     REPORTS("a .npz file", "gd_npz_count", gd_npz_count(o.npz));
+    static const int64_t axes[] = {0, 1};
+    REPORTS("a set of options", "gd_attrs_set_int", gd_attrs_set_int(o.attrs, "axis", 1));
+    REPORTS("a set of options", "gd_attrs_set_float", gd_attrs_set_float(o.attrs, "axis", 1));
+    REPORTS("a set of options", "gd_attrs_set_ints", gd_attrs_set_ints(o.attrs, "axis", 2, axes));
+    REPORTS("a set of options", "gd_attrs_set_text", gd_attrs_set_text(o.attrs, "axis", "1"));
+    REPORTS("a set of options", "gd_attrs_parse", gd_attrs_parse(o.attrs, "axis=1"));
+    REPORTS("a set of options", "gd_op_call", gd_op_call(gd_op_find("sum"), list, o.attrs));
+    gd_release_list(o.parameters);
+    CHECK_SAYS("gd_release_list: use after free: a list of tensors", "end of the scope of ");
     gd_module *net = gd_nn_linear(4, 4);
     gd_compile(net, .loss = "mse");
     gd_tensors data = gd_list(x, x);
+    gd_tensor *freed;
+    {
+        GD_SCOPE;
+        freed = gd_ones(gd_dims(2, 4));
+    }
+    gd_fit(net, gd_list(freed, x));
+    CHECK_SAYS("gd_fit: tensor 0 of the data: use after free: the result of ", "scope of ");
+    gd_fit(net, gd_list(x, freed));
+    CHECK_SAYS("gd_fit: tensor 1 of the data: use after free: ");
+    gd_fit(net, data, .validation_tensors = gd_list(freed, x));
+    CHECK_SAYS("tensor 0 of the data: use after free: ");
+    gd_compile(net, .loss = "cross_entropy");
+    gd_fit(net, data, .class_weights = freed);
+    CHECK_SAYS("gd_fit: class_weights: use after free: the result of ", "scope of ");
+    gd_compile(net, .loss = "mse");
     REPORTS("a dataset", "gd_fit", gd_fit(net, o.dataset));
     REPORTS("a loader", "gd_fit", gd_fit(net, o.loader));
     REPORTS("a loader", "gd_evaluate", gd_evaluate(net, o.loader));
