@@ -40,7 +40,7 @@ void gd_csv_close(gd_csv *c) {
 }
 
 static gd_status fail_at(const gd_csv *c, int64_t line, int64_t column, const char *what) {
-    return gd_fail(GD_E_FORMAT, "%s: line %lld, column %lld: %s", gd_stream_path(c->stream),
+    return gd_fail(GD_E_FORMAT, "%s: line %lld, character %lld: %s", gd_stream_path(c->stream),
                    (long long)line, (long long)column, what);
 }
 

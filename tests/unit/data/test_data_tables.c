@@ -68,13 +68,13 @@ CLEAN_TEST(csv_records_follow_rfc_4180) {
 
 CLEAN_TEST(damaged_csv_fails_with_line_and_column) {
     CHECK(!fields_in("a,b\nc,\"d") &&
-          strstr(gd_latest_failure(), "t.csv: line 2, column 3: the quote"));
+          strstr(gd_latest_failure(), "t.csv: line 2, character 3: the quote"));
     CHECK(!fields_in("a,\"b\"c\n") &&
-          strstr(gd_latest_failure(), "line 1, column 6: text after"));
-    CHECK(!fields_in("\"a\nb\",\"c\"d") && strstr(gd_latest_failure(), "line 2, column 7"));
+          strstr(gd_latest_failure(), "line 1, character 6: text after"));
+    CHECK(!fields_in("\"a\nb\",\"c\"d") && strstr(gd_latest_failure(), "line 2, character 7"));
     CHECK(!fields_of("a,\0b", 4, ',') &&
-          strstr(gd_latest_failure(), "line 1, column 3: a zero byte"));
-    CHECK(!fields_in("\xC3\xA4,\"b\"c") && strstr(gd_latest_failure(), "column 6"));
+          strstr(gd_latest_failure(), "line 1, character 3: a zero byte"));
+    CHECK(!fields_in("\xC3\xA4,\"b\"c") && strstr(gd_latest_failure(), "character 6"));
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */
