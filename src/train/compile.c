@@ -435,6 +435,10 @@ static gd_status read_options(gd_training *t, gd_module *net, const gd_compile_o
 
 static gd_status compile_net(gd_module *net, const gd_compile_options *o) {
     if (!net) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "the net is NULL");
+    if (atomic_load(&net->fits))
+        return gd_fail(GD_E_STATE,
+                       "a gd_fit of this net is running, which trains with what it was compiled "
+                       "with; compile the net before or after");
     gd_training *t = new_training();
     if (!t) return GD_E_MEMORY;
     gd_attempt attempt;

@@ -17,6 +17,16 @@
 
 /* --- events ----------------------------------------------------------------------------------- */
 
+/* A callback may have replaced a layer: the optimizer must still be that of the net. */
+static gd_status check_optimizer(gd_fit_run *r) {
+    const unsigned now = gd_module_changes();
+    if (now == r->seen || !r->training->optimizer) return GD_OK;
+    r->seen = now;
+    const gd_status status = gd_optimizer_check_within(r->training->optimizer, r->net);
+    if (status != GD_OK) gd_error_prefix("gd_fit: after a callback: ");
+    return status;
+}
+
 static gd_status call_callbacks(gd_fit_run *r, gd_event_kind kind) {
     gd_event *e = &r->event;
     e->kind = kind;
@@ -24,7 +34,8 @@ static gd_status call_callbacks(gd_fit_run *r, gd_event_kind kind) {
     e->batches = gd_loader_batches(r->train.loader);
     e->step = r->step;
     e->stopping = r->interrupted || *r->stopped;
-    return gd_callbacks_call(r->options->callbacks, e);
+    GD_TRY(gd_callbacks_call(r->options->callbacks, e));
+    return check_optimizer(r);
 }
 
 /* --- progress --------------------------------------------------------------------------------- */
@@ -229,7 +240,7 @@ static gd_status find_validation(const void *object, gd_fit_data *data) {
     else {
         char name[60];
         return gd_fail(GD_E_ARGUMENT,
-                       "gd_fit: .validation is a %s; it takes a loader or a dataset, and "
+                       "gd_fit: .validation is %s; it takes a loader or a dataset, and "
                        ".validation_tensors a list of tensors, gd_list(x, y)",
                        gd_class_text(((const gd_object *)object)->class, name, sizeof name));
     }
@@ -338,6 +349,7 @@ static gd_status prepare_net(gd_fit_run *r) {
     } else {
         GD_TRY(gd_training_prepare(r->training, r->net, inputs, planned_steps(r)));
     }
+    r->seen = gd_module_changes();
     r->parameters = gd_module_parameters_so_far(r->net);
     gd_module_zero_grad(r->net);
     return gd_failed() ? gd_failure() : GD_OK;

@@ -34,6 +34,7 @@ struct gd_fit_run {
     int64_t epochs; /* of the run; 0: until max_steps */
     gd_batches train, validation;
     bool validates;
+    unsigned seen;         /* gd_module_changes when the optimizer was checked */
     gd_tensors parameters; /* retained by the net; the list belongs to the run's scope */
     gd_history *history;   /* retained */
     gd_saved_modes modes;

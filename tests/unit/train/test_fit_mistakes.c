@@ -143,6 +143,67 @@ static gd_tensor *net_step(gd_module *net, gd_tensors batch, void *user) {
     return loss;
 }
 
+/* --- callbacks that change what is trained ---------------------------------------------------- */
+
+static gd_status replace_head(gd_event *event, void *user) {
+    (void)event;
+    return gd_module_replace(user, "2", gd_nn_linear(8, CLASSES));
+}
+static gd_status compile_again(gd_event *event, void *user) {
+    (void)event;
+    return gd_compile((gd_module *)user, .optimizer = "sgd lr=0", .loss = "mse");
+}
+static gd_status freeze_first(gd_event *event, void *user) {
+    (void)event;
+    gd_module_freeze(gd_module_find(user, "0"));
+    return GD_OK;
+}
+
+/* The optimizer of a list would never train the new layer. */
+CLEAN_TEST(a_callback_that_replaces_a_layer_of_a_list_is_refused) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    for (int own = 0; own < 2; own++)
+        for (int batch = 0; batch < 2; batch++) {
+            gd_module *net = make_net();
+            if (own) gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
+            else
+                gd_compile(net, .optimizer_object = gd_optim_sgd(gd_module_parameters(net)),
+                           .loss = "cross_entropy");
+            gd_callback *replace = batch ? gd_callback_from(net, .batch_end = replace_head)
+                                         : gd_callback_from(net, .epoch_end = replace_head);
+            gd_history *h =
+                gd_fit(net, gd_list(x, y), .epochs = 2, .callbacks = gd_callbacks(replace), QUIET);
+            CHECK_SAYING(own ? h != NULL
+                             : !h && says("gd_fit: after a callback: parameter 2 of the "
+                                          "optimizer, f32[3,8], is not a parameter of the net"),
+                         "%s", gd_error_message());
+            gd_clear_error();
+        }
+    gd_module *net = make_net(); /* other changes are allowed */
+    gd_compile(net, .optimizer_object = gd_optim_sgd(gd_module_parameters(net)),
+               .loss = "cross_entropy");
+    gd_callback *freeze = gd_callback_from(net, .epoch_end = freeze_first);
+    CHECK_SAYING(gd_fit(net, gd_list(x, y), .epochs = 2, .callbacks = gd_callbacks(freeze), QUIET),
+                 "%s", gd_error_message());
+}
+
+CLEAN_TEST(a_callback_that_compiles_the_net_is_refused) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_compile(net, .loss = "cross_entropy");
+    gd_callback *again = gd_callback_from(net, .epoch_end = compile_again);
+    CHECK(!gd_fit(net, gd_list(x, y), .callbacks = gd_callbacks(again), QUIET));
+    CHECK_SAYING(says("gd_compile: a gd_fit of this net is running") &&
+                     says("compile the net before or after"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_compile(net, .loss = "cross_entropy") == GD_OK && gd_fit(net, gd_list(x, y), QUIET));
+}
+
 /* --- class weights ---------------------------------------------------------------------------- */
 
 CLEAN_TEST(class_weights_of_another_count_than_classes_are_refused) {
