@@ -49,6 +49,18 @@ CLEAN_TEST(the_text_of_a_plan_names_the_kernel_of_each_step) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
+/* Winograd's transforms have two sizes of tiles. */
+CLEAN_TEST(the_text_of_a_plan_says_what_the_kernel_of_a_step_has_chosen) {
+    GD_SCOPE;
+    char *text = plan_of(convolve, gd_ones(gd_dims(1, 64, 34, 34)), gd_ones(gd_dims(64, 64, 3, 3)));
+    CHECK_SAYING(ends_with(step_line(text, "conv2d"), "  by winograd: tiles 4x4"), "%s", text);
+    free(text);
+    text = plan_of(convolve, gd_ones(gd_dims(1, 64, 8, 8)), gd_ones(gd_dims(64, 64, 3, 3)));
+    CHECK_SAYING(ends_with(step_line(text, "conv2d"), "  by winograd: tiles 2x2"), "%s", text);
+    free(text);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
 CLEAN_TEST(the_text_of_a_plan_counts_copies_of_operands) {
     GD_SCOPE;
     char *text = plan_of(apply_transposed, gd_ones(gd_dims(4, 6)), gd_ones(gd_dims(5, 4)));

@@ -37,6 +37,8 @@ gd_status gd_conv_gemm_weight(const gd_conv_call *call);
 /* Whether it supports the convolution (3x3, stride 1, no dilation, one group) and is estimated to
  * be faster than the others. */
 bool gd_conv_winograd_matches(const gd_conv *c, gd_conv_direction direction);
+/* The side of the tiles of its result: 4 or 2. 0: another algorithm is estimated to be faster. */
+int gd_conv_winograd_tile(const gd_conv *c, gd_conv_direction direction);
 size_t gd_conv_winograd_bytes(const gd_conv *c, gd_conv_direction direction);
 gd_status gd_conv_winograd(const gd_conv_call *call, gd_conv_direction direction);
 

@@ -5,6 +5,9 @@
  * of functions serves them all.
  */
 #include "ops/conv/cpu/conv_algorithms.h"
+
+#include <stdio.h>
+
 #include "ops/matmul/cpu/gemm.h"
 #include "core/tensor.h"
 #include "dispatch/op.h"
@@ -106,13 +109,21 @@ static gd_status run_winograd(const gd_kernel_call *k, gd_conv_direction directi
     const gd_conv_call call = conv_call_of(k, direction);
     return gd_conv_winograd(&call, direction);
 }
+static void describe_winograd(const gd_kernel_call *k, gd_conv_direction direction, char *text,
+                              size_t size) {
+    const gd_conv_call call = conv_call_of(k, direction);
+    const int side = gd_conv_winograd_tile(&call.c, direction);
+    snprintf(text, size, "tiles %dx%d", side, side);
+}
 
 /*kernel conv2d.winograd, conv_forward.winograd  rank 20  wide  run wino_output  dtypes f16 bf16 f32
  *        match wino_output_matches  workspace wino_output_bytes  scratch gemm_scratch
+ *        describe describe_wino_output
  * 3x3 windows with stride 1 and many channels, by Winograd's transforms of tiles.
  */
 /*kernel conv_relu.winograd  rank 20  wide  run wino_relu  dtypes f16 bf16 f32
  *        match wino_relu_matches  workspace wino_output_bytes  scratch gemm_scratch
+ *        describe describe_wino_output
  * The same; the last transform applies relu.
  */
 static bool wino_output_matches(const gd_kernel_call *k) {
@@ -125,6 +136,9 @@ static size_t wino_output_bytes(const gd_kernel_call *k) {
     return winograd_bytes(k, GD_CONV_TO_OUTPUT);
 }
 static gd_status wino_output(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_OUTPUT); }
+static void describe_wino_output(const gd_kernel_call *k, char *text, size_t size) {
+    describe_winograd(k, GD_CONV_TO_OUTPUT, text, size);
+}
 static gd_status wino_relu(gd_kernel_call *k) {
     const gd_conv_call call = conv_relu_call_of(k);
     return gd_conv_winograd(&call, GD_CONV_TO_OUTPUT);
@@ -132,7 +146,7 @@ static gd_status wino_relu(gd_kernel_call *k) {
 
 /*kernel conv_transpose2d.winograd, conv_grad_input.winograd  rank 20  wide  run wino_input
  *        dtypes f16 bf16 f32  match wino_input_matches  workspace wino_input_bytes
- *        scratch gemm_scratch
+ *        scratch gemm_scratch  describe describe_wino_input
  * The gradient of x by Winograd's transforms.
  */
 static bool wino_input_matches(const gd_kernel_call *k) {
@@ -142,9 +156,13 @@ static size_t wino_input_bytes(const gd_kernel_call *k) {
     return winograd_bytes(k, GD_CONV_TO_INPUT);
 }
 static gd_status wino_input(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_INPUT); }
+static void describe_wino_input(const gd_kernel_call *k, char *text, size_t size) {
+    describe_winograd(k, GD_CONV_TO_INPUT, text, size);
+}
 
 /*kernel conv_grad_weight.winograd  rank 20  wide  run wino_weight  dtypes f16 bf16 f32
  *        match wino_weight_matches  workspace wino_weight_bytes  scratch gemm_scratch
+ *        describe describe_wino_weight
  * The gradient of the weight by Winograd's transforms.
  */
 static bool wino_weight_matches(const gd_kernel_call *k) {
@@ -154,6 +172,9 @@ static size_t wino_weight_bytes(const gd_kernel_call *k) {
     return winograd_bytes(k, GD_CONV_TO_WEIGHT);
 }
 static gd_status wino_weight(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_WEIGHT); }
+static void describe_wino_weight(const gd_kernel_call *k, char *text, size_t size) {
+    describe_winograd(k, GD_CONV_TO_WEIGHT, text, size);
+}
 
 /* --- direct convolution ----------------------------------------------------------------------- */
 

@@ -43,6 +43,11 @@ static int best_tile_side(const gd_conv *c) {
     return four <= two ? 4 : 2;
 }
 
+int gd_conv_winograd_tile(const gd_conv *c, gd_conv_direction direction) {
+    const gd_conv form = direction == GD_CONV_TO_INPUT ? gd_conv_flipped(c) : *c;
+    return best_tile_side(&form);
+}
+
 bool gd_conv_winograd_matches(const gd_conv *c, gd_conv_direction direction) {
     if (c->groups != 1 || c->in[0] != 1 || c->out[0] != 1 || c->kernel[0] != 1 ||
         c->kernel[1] != 3 || c->kernel[2] != 3 || !gd_conv_has_stride_1(c) || c->dilation[1] != 1 ||
@@ -51,8 +56,7 @@ bool gd_conv_winograd_matches(const gd_conv *c, gd_conv_direction direction) {
     if (c->ci < 4 || c->co < 4 || c->batch == 0 || gd_conv_positions(c->in) == 0 ||
         gd_conv_positions(c->out) == 0)
         return false;
-    const gd_conv form = direction == GD_CONV_TO_INPUT ? gd_conv_flipped(c) : *c;
-    return best_tile_side(&form) != 0;
+    return gd_conv_winograd_tile(c, direction) != 0;
 }
 
 /* --- plans ------------------------------------------------------------------------------------ */
