@@ -3,6 +3,7 @@
 #include "ops/attention/cuda/attention_args.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "ops/attention/cuda/attention.h"
 #include "gradus/ops.h"
@@ -73,14 +74,20 @@ enum { HEAD_SIZES = sizeof in_f32 / sizeof *in_f32 };
 static gd_cuda_kernel inner_kernels[] =
     GD_CUDA_FLOAT_KERNELS("attention/attention", "gd_attention_inner", "", 0);
 
-/* The kernels of a call; NULL: its heads are too large. Input `mask_at` is the mask, the next
- * one the key of dropout. */
+/* Whether a call has a mask or dropout. Input `mask_at` is the mask, the next one the key of
+ * dropout. */
+static bool is_general(const gd_kernel_call *call, int mask_at) {
+    bool general = false;
+    for (int i = mask_at; i < call->n_in; i++) general = general || call->in[i].data;
+    return general;
+}
+
+/* The kernels of a call; NULL: its heads are too large. */
 static attention_kernels *kernels_for(const gd_kernel_call *call, int mask_at) {
     const gd_view *q = &call->in[0], *v = &call->in[2];
     const int64_t width = q->dims[q->rank - 1], value_width = v->dims[v->rank - 1],
                   head = width > value_width ? width : value_width;
-    bool general = false;
-    for (int i = mask_at; i < call->n_in; i++) general = general || call->in[i].data;
+    const bool general = is_general(call, mask_at);
     attention_kernels *sizes = q->dtype == GD_F64   ? in_f64
                                : q->dtype == GD_F32 ? in_f32
                                : q->dtype == GD_F16 ? (general ? general_f16 : in_f16)
@@ -254,12 +261,33 @@ static gd_status run_grad(gd_kernel_call *call) {
     return status;
 }
 
-/*kernel attention_forward.tiles  rank 10  checked  strided  run run_forward
- *        match gd_cuda_match_attention
- * Tiles of q, k and v without the matrix of weights in memory; f16 and bf16 on tensor cores.
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+static void describe_forward(const gd_kernel_call *call, char *text, size_t size) {
+    const attention_kernels *kernels = kernels_for(call, 3);
+    snprintf(text, size, "tiles of %d rows, heads up to %d%s", kernels->forward_rows, kernels->head,
+             is_general(call, 3) ? ", mask or dropout" : "");
+}
+static void describe_grad(const gd_kernel_call *call, char *text, size_t size) {
+    const attention_kernels *kernels = kernels_for(call, 6);
+    snprintf(text, size, "tiles of %d rows, heads up to %d%s", kernels->keys_rows, kernels->head,
+             is_general(call, 6) ? ", mask or dropout" : "");
+}
+
+/*kernel attention_forward.tensor_cores  rank 10  dtypes f16 bf16  checked  strided  run run_forward
+ *        match gd_cuda_match_attention  describe describe_forward
+ * Tiles of q, k and v on tensor cores, without the matrix of weights in memory.
  */
-/*kernel attention_grad.tiles  rank 10  checked  strided  run run_grad
- *        match gd_cuda_match_attention_grad  workspace grad_workspace
+/*kernel attention_forward.tiles  rank 10  dtypes f32 f64  checked  strided  run run_forward
+ *        match gd_cuda_match_attention  describe describe_forward
+ * Tiles of q, k and v without the matrix of weights in memory.
+ */
+/*kernel attention_grad.tensor_cores  rank 10  dtypes f16 bf16  checked  strided  run run_grad
+ *        match gd_cuda_match_attention_grad  workspace grad_workspace  describe describe_grad
+ * The gradients in tiles on tensor cores, with weights that are computed again.
+ */
+/*kernel attention_grad.tiles  rank 10  dtypes f32 f64  checked  strided  run run_grad
+ *        match gd_cuda_match_attention_grad  workspace grad_workspace  describe describe_grad
  * The gradients in tiles, with weights that are computed again.
  */
 

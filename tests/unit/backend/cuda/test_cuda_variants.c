@@ -22,6 +22,21 @@ static gd_tensors compute(gd_tensors in, void *user) {
                                             : gd_conv2d(x, w, NULL, .groups = groups));
 }
 
+/* The first step of the plan that does not run by a compiled expression; NULL: none. */
+static const char *first_kernel(const char *text) {
+    const char *by = text ? strstr(text, "  by ") : NULL;
+    while (by && strncmp(by + 5, "built", 5) == 0) by = strstr(by + 5, "  by ");
+    return by;
+}
+
+static void check_first_kernel(gd_body function, gd_tensors in, const char *kernel) {
+    char *text = gd_jit_plan_text(gd_jit_new(function, NULL), in);
+    const char *by = first_kernel(text);
+    CHECK_SAYING(by && strncmp(by + 5, kernel, strlen(kernel)) == 0, "not by %s: %s", kernel,
+                 text ? text : gd_error_message());
+    free(text);
+}
+
 /* The only step of the plan runs by this kernel. */
 static void check_plan(gd_dtype dtype, gd_shape x, gd_shape w, const char *kernel) {
     GD_SCOPE;
@@ -59,6 +74,27 @@ TEST(plan_texts_without_libraries_name_the_kernels_of_our_own) {
     IN_CHILD(EMULATED_ONLY "cudnn", "");
     if (!cuda_open_device()) return;
     check_plan(GD_BF16, gd_dims(2, 8, 8, 8), gd_dims(16, 8, 3, 3), "gemm: tiles ");
+}
+
+static gd_tensors attend(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_scaled_dot_product_attention(in.at[0], in.at[0], in.at[0],
+                                                     .mask = in.count > 1 ? in.at[1] : NULL));
+}
+
+TEST(attention_on_tensor_cores_is_a_kernel_of_its_own) {
+    IN_CHILD(EMULATED, "");
+    if (!cuda_open_device()) return;
+    GD_SCOPE;
+    const gd_shape heads = gd_dims(1, 2, 20, 40), mask = gd_dims(20, 20);
+    check_first_kernel(attend, gd_list(make_operand(heads, GD_F32)),
+                       "tiles: tiles of 64 rows, heads up to 64");
+    check_first_kernel(attend, gd_list(make_operand(heads, GD_F64)),
+                       "tiles: tiles of 32 rows, heads up to 64");
+    check_first_kernel(attend, gd_list(make_operand(heads, GD_BF16)),
+                       "tensor_cores: tiles of 128 rows, heads up to 64\n");
+    check_first_kernel(attend, gd_list(make_operand(heads, GD_F16), make_operand(mask, GD_F16)),
+                       "tensor_cores: tiles of 128 rows, heads up to 64, mask or dropout");
 }
 
 /* --- kernels that decline --------------------------------------------------------------------- */
