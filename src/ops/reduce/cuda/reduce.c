@@ -1,10 +1,9 @@
 /* reduce.c - reductions over axes: sums, products, means, extremes, any and all. */
-#include "ops/reduce/cuda/reduce_args.h"
+#include "ops/reduce/cuda/reduce.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/cuda/kernels.h"
-#include "ops/reduce/cuda/sum.h"
 #include "gradus/ops.h"
 
 /* A fold: the kernel that reduces, and the one that joins parts. */
@@ -25,8 +24,7 @@ static fold_kernels real_sum = FOLD("real_sum"), real_product = FOLD("real_produ
 
 /* --- axes ------------------------------------------------------------------------------------- */
 
-/* Bit k: axis k is reduced. */
-static uint32_t reduced_axes(const gd_view *x, const gd_shape *axis) {
+uint32_t gd_cuda_reduced_axes(const gd_view *x, const gd_shape *axis) {
     uint32_t mask = 0;
     if (axis->form == -1) return ~0u;
     for (int i = 0; i < axis->rank && x->rank > 0; i++)
@@ -51,6 +49,18 @@ static void append_axis(gd_cuda_axes *axes, long long dim, long long stride) {
     }
     axes->dims[axes->rank] = dim;
     axes->strides[axes->rank++] = stride;
+}
+
+gd_cuda_reduce gd_cuda_reduction_of(const gd_kernel_call *call, uint32_t mask) {
+    const gd_view *x = &call->in[0];
+    gd_cuda_reduce p = {
+        .x = x->data, .dtype = (int)x->dtype, .outputs = 1, .size = 1, .divisor = 1};
+    for (int d = 0; d < x->rank; d++) {
+        const bool reduced = mask >> d & 1;
+        *(reduced ? &p.size : &p.outputs) *= x->dims[d];
+        append_axis(reduced ? &p.reduced : &p.kept, x->dims[d], x->strides[d]);
+    }
+    return p;
 }
 
 static long long inner_stride(const gd_cuda_axes *axes) {
@@ -98,23 +108,20 @@ static void divide_work(gd_cuda_reduce *p) {
 }
 
 static gd_cuda_reduce plan_reduction(const gd_kernel_call *call, uint32_t mask) {
-    const gd_view *x = &call->in[0];
-    gd_cuda_reduce p = {.x = x->data, .dtype = (int)x->dtype, .outputs = 1, .size = 1};
-    for (int d = 0; d < x->rank; d++) {
-        const bool reduced = mask >> d & 1;
-        *(reduced ? &p.size : &p.outputs) *= x->dims[d];
-        append_axis(reduced ? &p.reduced : &p.kept, x->dims[d], x->strides[d]);
-    }
-    p.divisor = 1;
+    gd_cuda_reduce p = gd_cuda_reduction_of(call, mask);
     divide_work(&p);
     return p;
 }
 
 static size_t partials_bytes(const gd_kernel_call *call, uint32_t mask) {
     const gd_cuda_reduce p = plan_reduction(call, mask);
-    const size_t bytes = p.parts > 1 ? (size_t)(p.parts * p.outputs) * GD_CUDA_PARTIAL_BYTES : 0,
-                 sum_bytes = gd_cuda_sum_bytes(&p);
-    return bytes > sum_bytes ? bytes : sum_bytes;
+    return p.parts > 1 ? (size_t)(p.parts * p.outputs) * GD_CUDA_PARTIAL_BYTES : 0;
+}
+
+static void describe_reduction(const gd_kernel_call *call, uint32_t mask, char *text, size_t size) {
+    const gd_cuda_reduce p = plan_reduction(call, mask);
+    snprintf(text, size, "%d thread%s for each result, %lld part%s", p.lanes,
+             p.lanes == 1 ? "" : "s", p.parts, p.parts == 1 ? "" : "s");
 }
 
 static gd_status queue_reduction(const gd_kernel_call *call, fold_kernels *fold,
@@ -141,7 +148,6 @@ static gd_status run_fold(const gd_kernel_call *call, uint32_t mask, fold_kernel
     gd_cuda_reduce p = plan_reduction(call, mask);
     p.y = gd_cuda_view_of(y);
     if (mean) p.divisor = (double)p.size;
-    if (of_reals == &real_sum && gd_cuda_can_sum(&p, y)) return gd_cuda_queue_sum(call, &p, y);
     return queue_reduction(call,
                            gd_cuda_is_float(y->dtype) ? of_reals
                            : y->dtype == GD_BOOL      ? of_bools
@@ -151,46 +157,46 @@ static gd_status run_fold(const gd_kernel_call *call, uint32_t mask, fold_kernel
 
 static gd_status run_sum(gd_kernel_call *call) {
     const gd_sum_options *o = call->attrs;
-    return run_fold(call, reduced_axes(&call->in[0], &o->axis), &real_sum, &integer_sum, &any_true,
-                    false);
+    return run_fold(call, gd_cuda_reduced_axes(&call->in[0], &o->axis), &real_sum, &integer_sum,
+                    &any_true, false);
 }
 
 static gd_status run_mean(gd_kernel_call *call) {
     const gd_mean_options *o = call->attrs;
-    return run_fold(call, reduced_axes(&call->in[0], &o->axis), &real_sum, &integer_sum, &any_true,
-                    true);
+    return run_fold(call, gd_cuda_reduced_axes(&call->in[0], &o->axis), &real_sum, &integer_sum,
+                    &any_true, true);
 }
 
 static gd_status run_prod(gd_kernel_call *call) {
     const gd_prod_options *o = call->attrs;
-    return run_fold(call, reduced_axes(&call->in[0], &o->axis), &real_product, &integer_product,
-                    &all_true, false);
+    return run_fold(call, gd_cuda_reduced_axes(&call->in[0], &o->axis), &real_product,
+                    &integer_product, &all_true, false);
 }
 
 static gd_status run_any(gd_kernel_call *call) {
     const gd_any_options *o = call->attrs;
-    return run_fold(call, reduced_axes(&call->in[0], &o->axis), &any_true, &any_true, &any_true,
-                    false);
+    return run_fold(call, gd_cuda_reduced_axes(&call->in[0], &o->axis), &any_true, &any_true,
+                    &any_true, false);
 }
 
 static gd_status run_all(gd_kernel_call *call) {
     const gd_all_options *o = call->attrs;
-    return run_fold(call, reduced_axes(&call->in[0], &o->axis), &all_true, &all_true, &all_true,
-                    false);
+    return run_fold(call, gd_cuda_reduced_axes(&call->in[0], &o->axis), &all_true, &all_true,
+                    &all_true, false);
 }
 
 /* --- extremes --------------------------------------------------------------------------------- */
 
 static gd_status run_max(gd_kernel_call *call) {
     const gd_max_options *o = call->attrs;
-    return run_fold(call, reduced_axes(&call->in[0], &o->axis), &largest_value, &largest_value,
-                    &largest_value, false);
+    return run_fold(call, gd_cuda_reduced_axes(&call->in[0], &o->axis), &largest_value,
+                    &largest_value, &largest_value, false);
 }
 
 static gd_status run_min(gd_kernel_call *call) {
     const gd_min_options *o = call->attrs;
-    return run_fold(call, reduced_axes(&call->in[0], &o->axis), &smallest_value, &smallest_value,
-                    &smallest_value, false);
+    return run_fold(call, gd_cuda_reduced_axes(&call->in[0], &o->axis), &smallest_value,
+                    &smallest_value, &smallest_value, false);
 }
 
 /* `values` may be NULL. */
@@ -225,12 +231,16 @@ static gd_status run_min_with_index(gd_kernel_call *call) {
 /* --- kernels ---------------------------------------------------------------------------------- */
 
 /* The kernel of op `name`; `mask` computes the reduced axes from the options o. */
-#define REDUCTION(name, mask)                                    \
-    static size_t name##_workspace(const gd_kernel_call *call) { \
-        const gd_##name##_options *o = call->attrs;              \
-        return partials_bytes(call, mask);                       \
+#define REDUCTION(name, mask)                                                          \
+    static size_t name##_workspace(const gd_kernel_call *call) {                       \
+        const gd_##name##_options *o = call->attrs;                                    \
+        return partials_bytes(call, mask);                                             \
+    }                                                                                  \
+    static void describe_##name(const gd_kernel_call *call, char *text, size_t size) { \
+        const gd_##name##_options *o = call->attrs;                                    \
+        describe_reduction(call, mask, text, size);                                    \
     }
-#define REDUCTION_OVER_AXES(name) REDUCTION(name, reduced_axes(&call->in[0], &o->axis))
+#define REDUCTION_OVER_AXES(name) REDUCTION(name, gd_cuda_reduced_axes(&call->in[0], &o->axis))
 #define REDUCTION_OVER_AXIS(name) REDUCTION(name, reduced_axis(&call->in[0], o->axis))
 
 REDUCTION_OVER_AXES(sum)
@@ -246,9 +256,9 @@ REDUCTION_OVER_AXIS(max_with_index)
 REDUCTION_OVER_AXIS(min_with_index)
 
 /*kernel sum.blocks, mean.blocks, prod.blocks, any.blocks, all.blocks, max.blocks, min.blocks,
- *        argmax.blocks, argmin.blocks, max_with_index.blocks, min_with_index.blocks  checked
- *        run run_OP  workspace OP_workspace
- * A warp, a block or several parts for each result; the order depends on the shape alone.
+ *        argmax.blocks, argmin.blocks, max_with_index.blocks, min_with_index.blocks  rank 10
+ *        checked  run run_OP  workspace OP_workspace  describe describe_OP
+ * Some threads, a block or several parts for each result; the order depends on the shape alone.
  */
 
 #include "ops/reduce/cuda/reduce.gen.h"

@@ -1,7 +1,10 @@
-/* sum.c - see sum.h. */
-#include "ops/reduce/cuda/sum.h"
-
+/* sum.c - sums and means of floats over rows or contiguous elements, the common reductions. */
 #include "ops/reduce/cuda/sum_args.h"
+
+#include <stdio.h>
+
+#include "gradus/ops.h"
+#include "ops/reduce/cuda/reduce.h"
 
 static gd_cuda_kernel sum_columns = GD_CUDA_KERNEL("reduce/sum", "gd_sum_columns"),
                       sum_runs = GD_CUDA_KERNEL("reduce/sum", "gd_sum_runs"),
@@ -34,10 +37,9 @@ static bool is_runs(const gd_cuda_reduce *r) {
     return r->kept.rank <= 1 && (rank == 1 || rank == 2) && r->reduced.strides[rank - 1] == 1;
 }
 
-bool gd_cuda_can_sum(const gd_cuda_reduce *r, const gd_view *y) {
-    return gd_cuda_is_float((gd_dtype)r->dtype) && gd_cuda_is_float(y->dtype) &&
-           gd_cuda_is_contiguous(y) && r->outputs > 0 && r->size > 1 &&
-           (is_columns(r) || is_runs(r));
+static bool is_dense(const gd_cuda_reduce *r, const gd_view *y) {
+    return gd_cuda_is_float((gd_dtype)r->dtype) && gd_cuda_is_contiguous(y) && r->outputs > 0 &&
+           r->size > 1 && (is_columns(r) || is_runs(r));
 }
 
 /* Whether all vectors are aligned: their length and the strides, in elements. */
@@ -47,7 +49,7 @@ static bool has_vectors(const gd_cuda_sum *p, long long length, long long a, lon
 }
 
 /* The parts depend on the shape alone, so that all devices add in the same order. */
-static gd_cuda_sum describe_columns(const gd_cuda_reduce *r) {
+static gd_cuda_sum divide_columns(const gd_cuda_reduce *r) {
     gd_cuda_sum p = {.x = r->x,
                      .dtype = r->dtype,
                      .outputs = r->outputs,
@@ -62,7 +64,7 @@ static gd_cuda_sum describe_columns(const gd_cuda_reduce *r) {
     return p;
 }
 
-static gd_cuda_sum describe_runs(const gd_cuda_reduce *r) {
+static gd_cuda_sum divide_runs(const gd_cuda_reduce *r) {
     const bool several = r->reduced.rank == 2;
     gd_cuda_sum p = {.x = r->x,
                      .dtype = r->dtype,
@@ -78,24 +80,24 @@ static gd_cuda_sum describe_runs(const gd_cuda_reduce *r) {
     return p;
 }
 
-static gd_cuda_sum describe_sum(const gd_cuda_reduce *r) {
-    return is_columns(r) ? describe_columns(r) : describe_runs(r);
+static gd_cuda_sum divide_sum(const gd_cuda_reduce *r) {
+    return is_columns(r) ? divide_columns(r) : divide_runs(r);
 }
 
 /* The number of parts depends on the alignment of x, which the workspace must not. */
-size_t gd_cuda_sum_bytes(const gd_cuda_reduce *r) {
-    if (r->outputs == 0 || r->size < 2 || !(is_columns(r) || is_runs(r))) return 0;
+static size_t partials_bytes(const gd_cuda_reduce *r) {
     gd_cuda_reduce aligned = *r;
     aligned.x = NULL;
-    const gd_cuda_sum vectors = describe_sum(&aligned);
+    const gd_cuda_sum vectors = divide_sum(&aligned);
     aligned.x = (const void *)1;
-    const gd_cuda_sum elements = describe_sum(&aligned);
+    const gd_cuda_sum elements = divide_sum(&aligned);
     const long long parts = at_least(vectors.parts, elements.parts);
     return parts > 1 ? (size_t)(parts * r->outputs) * sizeof(double) : 0;
 }
 
-gd_status gd_cuda_queue_sum(const gd_kernel_call *call, const gd_cuda_reduce *r, const gd_view *y) {
-    gd_cuda_sum p = describe_sum(r);
+static gd_status queue_sum(const gd_kernel_call *call, const gd_cuda_reduce *r) {
+    const gd_view *y = &call->out[0];
+    gd_cuda_sum p = divide_sum(r);
     p.call = gd_cuda_call_of(call);
     p.partials = call->workspace;
     p.divisor = r->divisor;
@@ -115,3 +117,49 @@ gd_status gd_cuda_queue_sum(const gd_kernel_call *call, const gd_cuda_reduce *r,
     return gd_cuda_launch(call->device, &sum_parts, divide_up(p.outputs, p.finish_columns),
                           GD_CUDA_SUM_FINISH_THREADS, &p);
 }
+
+static void describe_dense(const gd_cuda_reduce *r, char *text, size_t size) {
+    const gd_cuda_sum p = divide_sum(r);
+    snprintf(text, size, "%s, %lld part%s",
+             is_columns(r) ? "columns"
+             : p.block     ? "a block for each result"
+                           : "a warp for each result",
+             p.parts, p.parts == 1 ? "" : "s");
+}
+
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+#define DENSE_SUM(name, divisor_of)                                                    \
+    static gd_cuda_reduce name##_of(const gd_kernel_call *call) {                      \
+        const gd_##name##_options *o = call->attrs;                                    \
+        gd_cuda_reduce r =                                                             \
+            gd_cuda_reduction_of(call, gd_cuda_reduced_axes(&call->in[0], &o->axis));  \
+        r.divisor = divisor_of;                                                        \
+        return r;                                                                      \
+    }                                                                                  \
+    static bool match_##name(const gd_kernel_call *call) {                             \
+        const gd_cuda_reduce r = name##_of(call);                                      \
+        return is_dense(&r, &call->out[0]);                                            \
+    }                                                                                  \
+    static size_t name##_workspace(const gd_kernel_call *call) {                       \
+        const gd_cuda_reduce r = name##_of(call);                                      \
+        return partials_bytes(&r);                                                     \
+    }                                                                                  \
+    static gd_status run_##name(gd_kernel_call *call) {                                \
+        const gd_cuda_reduce r = name##_of(call);                                      \
+        return queue_sum(call, &r);                                                    \
+    }                                                                                  \
+    static void describe_##name(const gd_kernel_call *call, char *text, size_t size) { \
+        const gd_cuda_reduce r = name##_of(call);                                      \
+        describe_dense(&r, text, size);                                                \
+    }
+DENSE_SUM(sum, 1)
+DENSE_SUM(mean, (double)r.size)
+
+/*kernel sum.dense, mean.dense  rank 20  dtypes f16 bf16 f32 f64  checked  run run_OP  match match_OP
+ *        workspace OP_workspace  describe describe_OP
+ * Floats whose summands or results lie next to each other: vectors of 16 bytes, and columns, or a
+ * warp or a block for each result.
+ */
+
+#include "ops/reduce/cuda/sum.gen.h"

@@ -82,6 +82,14 @@ static gd_tensors attend(gd_tensors in, void *user) {
                                                      .mask = in.count > 1 ? in.at[1] : NULL));
 }
 
+static gd_tensors sum_rows(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_sum(in.at[0], .axis = gd_dims(-1)));
+}
+static gd_tensors sum_columns(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_sum(in.at[0], .axis = gd_dims(0)));
+}
 TEST(attention_on_tensor_cores_is_a_kernel_of_its_own) {
     IN_CHILD(EMULATED, "");
     if (!cuda_open_device()) return;
@@ -95,6 +103,19 @@ TEST(attention_on_tensor_cores_is_a_kernel_of_its_own) {
                        "tensor_cores: tiles of 128 rows, heads up to 64\n");
     check_first_kernel(attend, gd_list(make_operand(heads, GD_F16), make_operand(mask, GD_F16)),
                        "tensor_cores: tiles of 128 rows, heads up to 64, mask or dropout");
+}
+
+TEST(sums_of_neighbouring_floats_are_a_kernel_of_their_own) {
+    IN_CHILD(EMULATED, "");
+    if (!cuda_open_device()) return;
+    GD_SCOPE;
+    gd_tensor *x = make_operand(gd_dims(40, 64), GD_F32),
+              *wide = make_operand(gd_dims(2, 5000), GD_F32);
+    check_first_kernel(sum_rows, gd_list(x), "dense: a warp for each result, 1 part");
+    check_first_kernel(sum_rows, gd_list(wide), "dense: a block for each result, 1 part");
+    check_first_kernel(sum_columns, gd_list(x), "dense: columns, 1 part");
+    check_first_kernel(sum_rows, gd_list(gd_cast(x, GD_I64)),
+                       "blocks: 64 threads for each result, 1 part");
 }
 
 /* --- kernels that decline --------------------------------------------------------------------- */
