@@ -1,6 +1,8 @@
 /* cumulative.c - cumulative sums and products, and linear recurrences, along an axis. */
 #include "ops/cumulative/cuda/cumulative_args.h"
 
+#include <stdio.h>
+
 #include "backend/cuda/walk.h"
 #include "gradus/ops.h"
 
@@ -107,8 +109,23 @@ static size_t linear_recurrence_workspace(const gd_kernel_call *call) {
     return maps_bytes(&call->in[1], ((const gd_linear_recurrence_options *)call->attrs)->axis);
 }
 
+static void describe_lines(const gd_view *x, int64_t axis, char *text, size_t size) {
+    const long long n = line_length(x, axis), chunk = n > 0 ? chunk_length(x, axis) : n;
+    if (chunk == n) snprintf(text, size, "a thread for each line");
+    else snprintf(text, size, "chunks of %lld", chunk);
+}
+/* Lines of input `x`. */
+#define DESCRIBE(name, x)                                                                    \
+    static void describe_##name(const gd_kernel_call *call, char *text, size_t size) {       \
+        describe_lines(&call->in[x], ((const gd_##name##_options *)call->attrs)->axis, text, \
+                       size);                                                                \
+    }
+DESCRIBE(cumsum, 0)
+DESCRIBE(cumprod, 0)
+DESCRIBE(linear_recurrence, 1)
+
 /*kernel cumsum.chunks, cumprod.chunks, linear_recurrence.chunks  checked  run run_OP
- *        workspace OP_workspace
+ *        workspace OP_workspace  describe describe_OP
  * A thread for each line; few long lines are divided into chunks, which are combined.
  */
 

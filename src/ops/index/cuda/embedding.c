@@ -2,6 +2,8 @@
  * gradient of both. */
 #include "ops/index/cuda/embedding_args.h"
 
+#include <stdio.h>
+
 #include "backend/cuda/walk.h"
 #include "gradus/ops.h"
 
@@ -106,6 +108,9 @@ static bool match_index_add(const gd_kernel_call *call) {
            gd_cuda_count(&call->in[1]) < UINT32_MAX;
 }
 
+/* Whether an index may occur so often that a block adds its rows. */
+static bool has_long_segments(int64_t count) { return count > GD_CUDA_SHORT_SEGMENT; }
+
 static gd_status queue_sums(const gd_kernel_call *call, const gd_cuda_index_add *p) {
     const gd_dtype dtype = call->out[0].dtype;
     const int vector = 16 / (int)gd_cuda_element_size(dtype);
@@ -116,7 +121,7 @@ static gd_status queue_sums(const gd_kernel_call *call, const gd_cuda_index_add 
                   warps = (work + GD_CUDA_ADD_WARPS - 1) / GD_CUDA_ADD_WARPS;
     gd_status status = gd_cuda_launch(call->device, &add_short[wide][gd_cuda_float_number(dtype)],
                                       warps < most ? warps : most, GD_CUDA_ADD_THREADS, p);
-    if (status != GD_OK || p->count <= GD_CUDA_SHORT_SEGMENT) return status;
+    if (status != GD_OK || !has_long_segments(p->count)) return status;
     return gd_cuda_launch(call->device, &add_long[wide][gd_cuda_float_number(dtype)],
                           work < most ? work : most, GD_CUDA_LONG_THREADS, p);
 }
@@ -161,10 +166,16 @@ static gd_status run_index_add(gd_kernel_call *call) {
     return status == GD_OK ? queue_sums(call, &p) : status;
 }
 
+static void describe_index_add(const gd_kernel_call *call, char *text, size_t size) {
+    snprintf(text, size, "a warp for each index%s",
+             has_long_segments(gd_cuda_count(&call->in[1])) ? ", a block for frequent ones" : "");
+}
+
 /*kernel embedding.rows, index_select.rows  checked  run run_OP  match match_OP
  * Rows of the table, copied as vectors of 16 bytes.
  */
 /*kernel index_add.segments  checked  run run_OP  match match_OP  workspace add_bytes
+ *        describe describe_index_add
  * A warp or a block adds all rows of one index, in the order of the indices.
  */
 

@@ -1,6 +1,8 @@
 /* loss_class.c - cross-entropy and negative log likelihood of class numbers, and their gradients. */
 #include "ops/loss/cuda/loss_class_args.h"
 
+#include <stdio.h>
+
 #include "backend/cuda/kernels.h"
 #include "gradus/ops.h"
 #include "ops/loss/loss_class.h"
@@ -28,9 +30,9 @@ enum {
 };
 
 /* The scores have the shape `x`: outer, classes, inner. */
-static gd_cuda_class_loss describe_scores(const gd_kernel_call *call, const gd_view *x,
-                                          const gd_view *target, gd_view weight, int64_t ignore,
-                                          gd_word reduction) {
+static gd_cuda_class_loss scores_of(const gd_kernel_call *call, const gd_view *x,
+                                    const gd_view *target, gd_view weight, int64_t ignore,
+                                    gd_word reduction) {
     const gd_class_shape shape = gd_class_shape_of(x->rank, x->dims);
     return (gd_cuda_class_loss){.call = gd_cuda_call_of(call),
                                 .x = x->data,
@@ -115,10 +117,20 @@ static bool reads_lines(const gd_cuda_class_loss *p) {
     return p->inner != 1 || p->classes <= GD_CUDA_LINE_CLASSES;
 }
 
+/* Whether a block reads the scores of a position; otherwise a warp. */
+static bool reads_blocks(const gd_kernel_call *call, const gd_cuda_class_loss *p) {
+    return p->classes > WARP_CLASSES && !takes_one_block(&call->in[0]);
+}
+
+static gd_cuda_class_loss cross_entropy_of(const gd_kernel_call *call) {
+    const gd_index_cross_entropy_options *o = call->attrs;
+    return scores_of(call, &call->in[0], &call->in[1], gd_optional_view(call, 2), o->ignore_index,
+                     o->reduction);
+}
+
 static gd_status run_index_cross_entropy(gd_kernel_call *call) {
     const gd_index_cross_entropy_options *o = call->attrs;
-    gd_cuda_class_loss p = describe_scores(
-        call, &call->in[0], &call->in[1], gd_optional_view(call, 2), o->ignore_index, o->reduction);
+    gd_cuda_class_loss p = cross_entropy_of(call);
     p.smoothing = o->label_smoothing;
     set_loss(&p, &call->out[0]);
     p.shift = call->out[1].data;
@@ -126,15 +138,24 @@ static gd_status run_index_cross_entropy(gd_kernel_call *call) {
     p.total = call->out[3].data;
     if (reads_lines(&p))
         return queue_loss(call, &p, &entropy_lines, position_count(&p), WARP_THREADS, WARP_THREADS);
-    if (p.classes > WARP_CLASSES && !takes_one_block(&call->in[0]))
+    if (reads_blocks(call, &p))
         return queue_loss(call, &p, &entropy_block_rows, p.outer, 1, GD_CUDA_LOSS_THREADS);
     return queue_loss(call, &p, &entropy_warp_rows, p.outer, WARP_THREADS / 32, WARP_THREADS);
 }
 
+static void describe_index_cross_entropy(const gd_kernel_call *call, char *text, size_t size) {
+    const gd_cuda_class_loss p = cross_entropy_of(call);
+    snprintf(text, size, "a %s for each row%s",
+             reads_lines(&p)          ? "thread"
+             : reads_blocks(call, &p) ? "block"
+                                      : "warp",
+             takes_one_block(&call->in[0]) ? ", all in one block" : "");
+}
+
 static gd_status run_nll_loss(gd_kernel_call *call) {
     const gd_nll_loss_options *o = call->attrs;
-    gd_cuda_class_loss p = describe_scores(
-        call, &call->in[0], &call->in[1], gd_optional_view(call, 2), o->ignore_index, o->reduction);
+    gd_cuda_class_loss p = scores_of(call, &call->in[0], &call->in[1], gd_optional_view(call, 2),
+                                     o->ignore_index, o->reduction);
     set_loss(&p, &call->out[0]);
     p.total = call->out[1].data;
     return queue_loss(call, &p, &likelihood_terms, position_count(&p), WARP_THREADS, WARP_THREADS);
@@ -158,18 +179,34 @@ static bool match_index_cross_entropy_grad(const gd_kernel_call *call) {
            call->out[0].dtype == x;
 }
 
+static gd_cuda_class_loss cross_entropy_grad_of(const gd_kernel_call *call) {
+    const gd_index_cross_entropy_grad_options *o = call->attrs;
+    return scores_of(call, &call->in[1], &call->in[2], gd_optional_view(call, 6), o->ignore_index,
+                     o->reduction);
+}
+
+/* Whether a block writes a row of the gradient, with vectors; otherwise a thread writes an element. */
+static bool grad_reads_rows(const gd_kernel_call *call, const gd_cuda_class_loss *p) {
+    const bool aligned = (((uintptr_t)call->in[1].data ^ (uintptr_t)call->out[0].data) & 15) == 0;
+    return p->inner == 1 && p->classes >= GD_CUDA_LOSS_THREADS && aligned;
+}
+
+static void describe_index_cross_entropy_grad(const gd_kernel_call *call, char *text, size_t size) {
+    const gd_cuda_class_loss p = cross_entropy_grad_of(call);
+    snprintf(text, size, "a %s",
+             grad_reads_rows(call, &p) ? "block for each row" : "thread for each element");
+}
+
 static gd_status run_index_cross_entropy_grad(gd_kernel_call *call) {
     const gd_index_cross_entropy_grad_options *o = call->attrs;
-    gd_cuda_class_loss p = describe_scores(
-        call, &call->in[1], &call->in[2], gd_optional_view(call, 6), o->ignore_index, o->reduction);
+    gd_cuda_class_loss p = cross_entropy_grad_of(call);
     set_gradients(&p, &call->in[0], &call->in[5], &call->out[0]);
     p.smoothing = o->label_smoothing;
     p.shift = call->in[3].data;
     p.scale = call->in[4].data;
     const gd_status status = check_first(call, &p);
     if (status != GD_OK) return status;
-    const bool aligned = (((uintptr_t)p.x ^ (uintptr_t)p.gx) & 15) == 0;
-    if (p.inner == 1 && p.classes >= GD_CUDA_LOSS_THREADS && aligned)
+    if (grad_reads_rows(call, &p))
         return gd_cuda_launch(call->device, &entropy_grad_rows,
                               p.outer < MAX_BLOCKS ? p.outer : MAX_BLOCKS, GD_CUDA_LOSS_THREADS,
                               &p);
@@ -186,10 +223,28 @@ static size_t with_grad_workspace(const gd_kernel_call *call) {
     return sizeof(double) + (size_t)(s.outer * s.inner) * 2 * sizeof(double);
 }
 
+static gd_cuda_class_loss cross_entropy_with_grad_of(const gd_kernel_call *call) {
+    const gd_index_cross_entropy_with_grad_options *o = call->attrs;
+    return scores_of(call, &call->in[1], &call->in[2], gd_optional_view(call, 3), o->ignore_index,
+                     o->reduction);
+}
+
+/* Whether each position has a thread, which keeps its scores. */
+static bool takes_threads(const gd_cuda_class_loss *p) {
+    return p->classes <= GD_CUDA_LINE_CLASSES && position_count(p) > 0 &&
+           position_count(p) <= GD_CUDA_LINE_THREADS;
+}
+
+static void describe_index_cross_entropy_with_grad(const gd_kernel_call *call, char *text,
+                                                   size_t size) {
+    const gd_cuda_class_loss p = cross_entropy_with_grad_of(call);
+    snprintf(text, size, "a %s for each row",
+             takes_threads(&p) || reads_lines(&p) ? "thread" : "warp");
+}
+
 static gd_status run_index_cross_entropy_with_grad(gd_kernel_call *call) {
     const gd_index_cross_entropy_with_grad_options *o = call->attrs;
-    gd_cuda_class_loss p = describe_scores(
-        call, &call->in[1], &call->in[2], gd_optional_view(call, 3), o->ignore_index, o->reduction);
+    gd_cuda_class_loss p = cross_entropy_with_grad_of(call);
     double *statistics = call->workspace;
     const gd_view total = {.data = statistics, .dtype = GD_F64};
     set_gradients(&p, &call->in[0], &total, &call->out[1]);
@@ -203,7 +258,7 @@ static gd_status run_index_cross_entropy_with_grad(gd_kernel_call *call) {
     if (status != GD_OK) return status;
     const long long scores = gd_cuda_count(&call->in[1]), positions = position_count(&p),
                     most = GD_CUDA_TOTAL_THREADS;
-    if (p.classes <= GD_CUDA_LINE_CLASSES && positions > 0 && positions <= GD_CUDA_LINE_THREADS) {
+    if (takes_threads(&p)) {
         p.shift = p.scale = NULL;
         p.total = NULL;
         return gd_cuda_launch(call->device, &entropy_of_threads, 1, (int)(positions + 31) / 32 * 32,
@@ -216,9 +271,8 @@ static gd_status run_index_cross_entropy_with_grad(gd_kernel_call *call) {
 
 static gd_status run_nll_loss_grad(gd_kernel_call *call) {
     const gd_nll_loss_grad_options *o = call->attrs;
-    gd_cuda_class_loss p =
-        describe_scores(call, &call->out[0], &call->in[1], gd_optional_view(call, 3),
-                        o->ignore_index, o->reduction);
+    gd_cuda_class_loss p = scores_of(call, &call->out[0], &call->in[1], gd_optional_view(call, 3),
+                                     o->ignore_index, o->reduction);
     set_gradients(&p, &call->in[0], &call->in[2], &call->out[0]);
     const gd_status status = check_first(call, &p);
     if (status != GD_OK) return status;
@@ -227,20 +281,21 @@ static gd_status run_nll_loss_grad(gd_kernel_call *call) {
 }
 
 /*kernel index_cross_entropy.rows  checked  contiguous  mixed  run run_OP  match match_OP
- *        workspace loss_workspace
+ *        workspace loss_workspace  describe describe_OP
  * Log-softmax and loss of a row by a warp or a block; then the sum.
  */
 /*kernel nll_loss.rows  checked  contiguous  run run_OP  workspace loss_workspace
  * The losses of all rows; then the sum.
  */
 /*kernel index_cross_entropy_grad.rows  checked  contiguous  mixed  run run_OP  match match_OP
- * Softmax and the gradient of a row by a warp or a block.
+ *        describe describe_OP
+ * Softmax and the gradient: a block writes a row, or a thread an element.
  */
 /*kernel nll_loss_grad.rows  checked  contiguous  run run_OP
  * The gradient of each row.
  */
 /*kernel index_cross_entropy_with_grad.block  checked  contiguous  run run_OP  match match_with_grad
- *        workspace with_grad_workspace
+ *        workspace with_grad_workspace  describe describe_OP
  * Loss and gradient of a small batch by one block, in one launch.
  */
 

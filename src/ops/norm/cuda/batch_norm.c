@@ -1,6 +1,8 @@
 /* batch_norm.c - batch norm and its gradient, also with an addition and ReLU after it. */
 #include "ops/norm/cuda/batch_norm_args.h"
 
+#include <stdio.h>
+
 #include "backend/cuda/kernels.h"
 #include "gradus/ops.h"
 
@@ -71,8 +73,8 @@ static void divide_work(gd_cuda_batch_norm *p, int width) {
 }
 
 /* With `again`, the kernels compute ReLU again from x, with vectors of 4 elements of 16 bits. */
-static gd_cuda_batch_norm describe_batch_norm(const gd_kernel_call *call, const gd_view *x,
-                                              const void *const *tensors, int count, bool again) {
+static gd_cuda_batch_norm norm_of(const gd_kernel_call *call, const gd_view *x,
+                                  const void *const *tensors, int count, bool again) {
     gd_cuda_batch_norm p = {.call = gd_cuda_call_of(call), .dtype = (int)x->dtype, .x = x->data};
     p.n = x->dims[0];
     p.c = x->rank > 1 ? x->dims[1] : 0;
@@ -120,7 +122,7 @@ static gd_status queue_batch_norm(const gd_kernel_call *call, const gd_batch_nor
     const void *z = adds ? call->in[1].data : NULL;
     gd_device *d = call->device;
     gd_cuda_batch_norm p =
-        describe_batch_norm(call, x, (const void *[]){x->data, call->out[0].data, z}, 3, false);
+        norm_of(call, x, (const void *[]){x->data, call->out[0].data, z}, 3, false);
     set_workspace(&p, call, x);
     p.y = call->out[0].data;
     p.z = z;
@@ -171,7 +173,7 @@ static gd_status queue_batch_norm_grad(const gd_kernel_call *call, bool training
     const void *y = masks ? call->in[5].data : NULL, *gz = stores ? call->out[3].data : NULL,
                *gy2 = sums ? call->in[6].data : NULL;
     gd_device *d = call->device;
-    gd_cuda_batch_norm p = describe_batch_norm(
+    gd_cuda_batch_norm p = norm_of(
         call, x, (const void *[]){gy->data, x->data, call->out[0].data, y, gz, gy2}, 6, again);
     set_workspace(&p, call, x);
     p.gy = gy->data;
@@ -258,36 +260,67 @@ static size_t batch_norm_workspace(const gd_kernel_call *call) {
     return workspace_bytes(&call->in[0]);
 }
 
+/* Of x: its work is divided by shape, layout and dtype. */
+static void describe_work(const gd_kernel_call *call, const gd_view *x, bool again, char *text,
+                          size_t size) {
+    const gd_cuda_batch_norm p = norm_of(call, x, &(const void *){x->data}, 1, again);
+    snprintf(text, size, "channels %s, %lld part%s", p.channels_last ? "last" : "first", p.parts,
+             p.parts == 1 ? "" : "s");
+}
+static void describe_forward(const gd_kernel_call *call, char *text, size_t size) {
+    describe_work(call, &call->in[0], false, text, size);
+}
+static void describe_grad(const gd_kernel_call *call, char *text, size_t size) {
+    describe_work(call, &call->in[1], false, text, size);
+}
+static void describe_grad_again(const gd_kernel_call *call, char *text, size_t size) {
+    describe_work(call, &call->in[1], true, text, size);
+}
+
 /* Two kernels for each op: the second has its operands copied to row-major order. */
 
 /*kernel batch_norm.channels, batch_norm_relu.channels  rank 20  checked  strided  run run_OP
- *        match batch_norm_match  workspace batch_norm_workspace
+ *        match batch_norm_match  workspace batch_norm_workspace  describe describe_forward
  * Images with contiguous planes or channels last; sums of channels in parts.
  */
 /*kernel batch_norm_add.channels, batch_norm_add_relu.channels  rank 20  checked  strided
  *        run run_OP  match batch_norm_add_match  workspace batch_norm_workspace
+ *        describe describe_forward
  * The same, with an addition and relu after it.
  */
-/*kernel batch_norm_grad.channels, batch_norm_relu_grad_from_x.channels  rank 20  checked  strided
- *        run run_OP  match batch_norm_grad_match  workspace batch_norm_workspace
+/*kernel batch_norm_grad.channels  rank 20  checked  strided  run run_OP
+ *        match batch_norm_grad_match  workspace batch_norm_workspace  describe describe_grad
  * The gradients, for the same layouts.
  */
+/*kernel batch_norm_relu_grad_from_x.channels  rank 20  checked  strided  run run_OP
+ *        match batch_norm_grad_match  workspace batch_norm_workspace  describe describe_grad_again
+ * The same, with that of relu, whose result is computed again.
+ */
 /*kernel batch_norm_relu_grad.channels  rank 20  checked  strided  run run_OP
- *        match batch_norm_relu_grad_match  workspace batch_norm_workspace
+ *        match batch_norm_relu_grad_match  workspace batch_norm_workspace  describe describe_grad
  * The gradients with that of relu, for the same layouts.
  */
 /*kernel batch_norm_add_relu_grad.channels, batch_norm_add_relu_sum_grad.channels  rank 20  checked
  *        strided  run run_OP  match batch_norm_add_relu_grad_match  workspace batch_norm_workspace
+ *        describe describe_grad
  * The gradients with those of addition and relu, for the same layouts.
  */
 /*kernel batch_norm.row_major, batch_norm_relu.row_major, batch_norm_add.row_major,
- *        batch_norm_add_relu.row_major, batch_norm_grad.row_major, batch_norm_relu_grad.row_major,
- *        batch_norm_relu_grad_from_x.row_major  rank 10  checked  contiguous  run run_OP
- *        workspace batch_norm_workspace
+ *        batch_norm_add_relu.row_major  rank 10  checked  contiguous  run run_OP
+ *        workspace batch_norm_workspace  describe describe_forward
+ * All other layouts, by row-major copies.
+ */
+/*kernel batch_norm_grad.row_major, batch_norm_relu_grad.row_major  rank 10  checked  contiguous
+ *        run run_OP  workspace batch_norm_workspace  describe describe_grad
+ * All other layouts, by row-major copies.
+ */
+/*kernel batch_norm_relu_grad_from_x.row_major  rank 10  checked  contiguous  run run_OP
+ *        workspace batch_norm_workspace  describe describe_grad_again
  * All other layouts, by row-major copies.
  */
 /*kernel batch_norm_add_relu_grad.row_major, batch_norm_add_relu_sum_grad.row_major  rank 10
  *        checked  contiguous  run run_OP  match has_gz  workspace batch_norm_workspace
+ *        describe describe_grad
  * All other layouts, by row-major copies.
  */
 

@@ -2,6 +2,7 @@
 #include "ops/norm/cuda/row_norm_args.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "backend/cuda/kernels.h"
 #include "gradus/ops.h"
@@ -40,12 +41,13 @@ enum {
 static long long at_most(long long a, long long b) { return a < b ? a : b; }
 static long long divide_up(long long a, long long b) { return (a + b - 1) / b; }
 /* x as (n, c, s) with rows of c / groups * s elements. */
-static gd_cuda_row_norm describe_rows(const gd_kernel_call *call, const gd_view *x, long long n,
-                                      long long c, long long s, long long groups) {
+static gd_cuda_row_norm rows_of(const gd_kernel_call *call, const gd_view *x, long long n,
+                                long long c, long long s, long long groups) {
     return (gd_cuda_row_norm){.call = gd_cuda_call_of(call),
                               .dtype = (int)x->dtype,
                               .mixed_dtype = -1,
                               .x = x->data,
+                              .y = call->out[0].data,
                               .n = n,
                               .c = c,
                               .s = s,
@@ -91,24 +93,36 @@ static void set_parameters(gd_cuda_row_norm *p, const gd_view *weight, const gd_
     p->bias_dtype = (int)bias->dtype;
 }
 
+/* How rows are computed. */
+typedef enum { BY_WARPS, BY_BLOCKS, BY_LONG_BLOCKS } norm_form;
+static const char *const form_texts[] = {"a warp for each row", "a block for each row",
+                                         "a block for each row, which it reads again"};
+
+static norm_form choose_form(const gd_cuda_row_norm *p, bool vectors) {
+    const long long kept = vectors ? 32 : 8; /* elements that a thread keeps */
+    return p->length <= 32 * kept        ? BY_WARPS
+           : p->length <= THREADS * kept ? BY_BLOCKS
+                                         : BY_LONG_BLOCKS;
+}
+
 static gd_status queue_norm(const gd_kernel_call *call, gd_cuda_row_norm *p) {
     gd_device *d = call->device;
-    p->y = call->out[0].data;
     set_mixed_dtype(p, &call->out[0]);
     if (p->rows == 0) return GD_OK;
-    const long long kept = has_vectors(p) ? 32 : 8; /* elements that a thread keeps */
+    const bool vectors = has_vectors(p);
     p->eights = (int)divide_up(p->length, 8LL * (p->length <= 32 * 32 ? 32 : THREADS));
-    if (p->length <= 32 * kept) return queue_rows(d, p, kept == 32 ? &warp_rows : &warp_any, NULL);
-    if (p->length <= THREADS * kept)
-        return queue_rows(d, p, NULL, kept == 32 ? &block_rows : &block_any);
-    return queue_rows(d, p, NULL, kept == 32 ? &long_rows : &long_any);
+    switch (choose_form(p, vectors)) {
+    case BY_WARPS: return queue_rows(d, p, vectors ? &warp_rows : &warp_any, NULL);
+    case BY_BLOCKS: return queue_rows(d, p, NULL, vectors ? &block_rows : &block_any);
+    default: return queue_rows(d, p, NULL, vectors ? &long_rows : &long_any);
+    }
 }
 
 /* Rows of the last dimensions: as many as there are statistics in `rstd`. */
-static gd_cuda_row_norm describe_last_dims(const gd_kernel_call *call, const gd_view *rstd) {
+static gd_cuda_row_norm rows_of_last_dims(const gd_kernel_call *call, const gd_view *rstd) {
     const gd_view *x = &call->in[0];
     const long long rows = rstd->dims[0];
-    return describe_rows(call, x, rows, rows > 0 ? gd_cuda_count(x) / rows : 0, 1, 1);
+    return rows_of(call, x, rows, rows > 0 ? gd_cuda_count(x) / rows : 0, 1, 1);
 }
 
 /* Whether the views are absent or have one of the dtypes. */
@@ -129,46 +143,63 @@ static bool match_layer_norm(const gd_kernel_call *call) {
 #define match_rms_norm   match_layer_norm
 #define match_group_norm match_layer_norm
 
-static gd_status run_layer_norm(gd_kernel_call *call) {
-    gd_cuda_row_norm p = describe_last_dims(call, &call->out[1]);
+static gd_cuda_row_norm layer_norm_of(const gd_kernel_call *call) {
+    gd_cuda_row_norm p = rows_of_last_dims(call, &call->out[1]);
     set_parameters(&p, &call->in[1], &call->in[2]);
+    return p;
+}
+static gd_status run_layer_norm(gd_kernel_call *call) {
+    gd_cuda_row_norm p = layer_norm_of(call);
     p.mean = call->out[1].data;
     p.rstd = call->out[2].data;
     p.eps = ((const gd_layer_norm_options *)call->attrs)->eps;
     return queue_norm(call, &p);
 }
 
+static gd_cuda_row_norm rms_norm_of(const gd_kernel_call *call) {
+    gd_cuda_row_norm p = rows_of_last_dims(call, &call->out[1]);
+    set_parameters(&p, &call->in[1], NULL);
+    return p;
+}
 static gd_status run_rms_norm(gd_kernel_call *call) {
     const double eps = ((const gd_rms_norm_options *)call->attrs)->eps;
-    gd_cuda_row_norm p = describe_last_dims(call, &call->out[1]);
-    set_parameters(&p, &call->in[1], NULL);
+    gd_cuda_row_norm p = rms_norm_of(call);
     p.rstd = call->out[1].data;
     p.eps = !isnan(eps) ? eps : call->in[0].dtype == GD_F64 ? 0x1p-52 : 0x1p-23;
     p.centered = false;
     return queue_norm(call, &p);
 }
 
-static gd_cuda_row_norm describe_channels(const gd_kernel_call *call, const gd_view *x,
-                                          long long groups) {
+static gd_cuda_row_norm rows_of_channels(const gd_kernel_call *call, const gd_view *x,
+                                         long long groups) {
     long long s = 1;
     for (int k = 2; k < x->rank; k++) s *= x->dims[k];
-    return describe_rows(call, x, x->dims[0], x->dims[1], s, groups);
+    return rows_of(call, x, x->dims[0], x->dims[1], s, groups);
 }
 
+static gd_cuda_row_norm group_norm_of(const gd_kernel_call *call) {
+    const gd_group_norm_options *o = call->attrs;
+    gd_cuda_row_norm p = rows_of_channels(call, &call->in[0], o->groups);
+    set_parameters(&p, &call->in[1], &call->in[2]);
+    return p;
+}
 static gd_status run_group_norm(gd_kernel_call *call) {
     const gd_group_norm_options *o = call->attrs;
-    gd_cuda_row_norm p = describe_channels(call, &call->in[0], o->groups);
-    set_parameters(&p, &call->in[1], &call->in[2]);
+    gd_cuda_row_norm p = group_norm_of(call);
     p.mean = call->out[1].data;
     p.rstd = call->out[2].data;
     p.eps = o->eps;
     return queue_norm(call, &p);
 }
 
+static gd_cuda_row_norm instance_norm_train_of(const gd_kernel_call *call) {
+    gd_cuda_row_norm p = rows_of_channels(call, &call->in[0], call->in[0].dims[1]);
+    set_parameters(&p, &call->in[1], &call->in[2]);
+    return p;
+}
 static gd_status run_instance_norm_train(gd_kernel_call *call) {
     const gd_instance_norm_train_options *o = call->attrs;
-    gd_cuda_row_norm p = describe_channels(call, &call->in[0], call->in[0].dims[1]);
-    set_parameters(&p, &call->in[1], &call->in[2]);
+    gd_cuda_row_norm p = instance_norm_train_of(call);
     p.mean = call->out[1].data;
     p.rstd = call->out[2].data;
     p.eps = o->eps;
@@ -186,12 +217,22 @@ static size_t instance_norm_train_workspace(const gd_kernel_call *call) {
     return (size_t)(call->in[0].dims[0] * call->in[0].dims[1]) * 2 * sizeof(double) + 16;
 }
 
+#define DESCRIBE_NORM(name)                                                            \
+    static void describe_##name(const gd_kernel_call *call, char *text, size_t size) { \
+        const gd_cuda_row_norm p = name##_of(call);                                    \
+        snprintf(text, size, "%s", form_texts[choose_form(&p, has_vectors(&p))]);      \
+    }
+DESCRIBE_NORM(layer_norm)
+DESCRIBE_NORM(rms_norm)
+DESCRIBE_NORM(group_norm)
+DESCRIBE_NORM(instance_norm_train)
+
 /* --- gradients -------------------------------------------------------------------------------- */
 
-static gd_cuda_row_norm describe_grad(const gd_kernel_call *call) {
+static gd_cuda_row_norm grad_of(const gd_kernel_call *call) {
     const gd_row_norm_grad_options *o = call->attrs;
     const gd_view *x = &call->in[1];
-    gd_cuda_row_norm p = describe_rows(call, x, x->dims[0], x->dims[1], x->dims[2], o->groups);
+    gd_cuda_row_norm p = rows_of(call, x, x->dims[0], x->dims[1], x->dims[2], o->groups);
     set_parameters(&p, &call->in[2], NULL);
     p.gy = call->in[0].data;
     set_mixed_dtype(&p, &call->in[0]);
@@ -199,7 +240,6 @@ static gd_cuda_row_norm describe_grad(const gd_kernel_call *call) {
     p.centered = p.mean != NULL;
     p.rstd = call->in[4].data;
     p.statistics_dtype = (int)call->in[4].dtype;
-    p.y = call->out[0].data;
     p.gweight = call->out[1].data;
     p.gbias = call->out[2].data;
     p.partials = p.gweight || p.gbias ? call->workspace : NULL;
@@ -228,10 +268,12 @@ static gd_status queue_layer_grad(gd_device *d, gd_cuda_row_norm *p, bool warp) 
     return status == GD_OK && p->partials ? queue_parameter_grads(d, p) : status;
 }
 
+/* Whether a plane is long, and read by a block. */
+static bool takes_plane_blocks(const gd_cuda_row_norm *p) { return has_vectors(p) && p->s > 1024; }
+
 /* Group norm with s > 1: sums over planes, then over rows and channels, then gx. */
 static gd_status queue_plane_grad(gd_device *d, gd_cuda_row_norm *p) {
-    enum { BLOCK_ELEMENTS = 1024 }; /* longer planes are read by a block */
-    const bool vectors = has_vectors(p), block = vectors && p->s > BLOCK_ELEMENTS;
+    const bool vectors = has_vectors(p), block = takes_plane_blocks(p);
     const long long planes = p->n * p->c, groups = block ? 1 : WARP_ROWS,
                     blocks = at_most(divide_up(planes, groups), MAX_BLOCKS);
     gd_cuda_kernel *sums = !vectors ? &plane_sums_any
@@ -257,23 +299,36 @@ static bool match_row_norm_grad(const gd_kernel_call *call) {
            (gy->dtype == x->dtype || (x->dims[2] == 1 && match_mixed(x, gy)));
 }
 
+/* Whether one pass over rows in registers computes all gradients of layer norm. */
+static bool takes_one_pass(const gd_cuda_row_norm *p) {
+    return p->groups == 1 && p->s == 1 && p->rows > 0 && p->length > 0 &&
+           p->length <= 16 * THREADS && has_vectors(p);
+}
+/* Whether a row is short enough for a warp. */
+static bool takes_warps(const gd_cuda_row_norm *p) { return p->length <= 32 * 32; }
+
 static gd_status run_row_norm_grad(gd_kernel_call *call) {
-    gd_cuda_row_norm p = describe_grad(call);
+    gd_cuda_row_norm p = grad_of(call);
     gd_device *d = call->device;
     p.planes = call->workspace;
     if (p.s != 1) return queue_plane_grad(d, &p);
-    const bool layer = p.groups == 1 && p.s == 1;
-    if (layer && p.rows > 0 && p.length > 0 && p.length <= 16 * THREADS && has_vectors(&p))
-        return queue_layer_grad(d, &p, p.length <= 32 * 32);
+    if (takes_one_pass(&p)) return queue_layer_grad(d, &p, takes_warps(&p));
     gd_status status = GD_OK;
     p.parts = count_parts(&p);
     if (p.y && p.rows > 0 && p.length > 0)
-        status = p.length <= 32 * 32 ? queue_rows(d, &p, &row_grad_warp, NULL)
-                                     : queue_rows(d, &p, NULL, &row_grad_block);
+        status = takes_warps(&p) ? queue_rows(d, &p, &row_grad_warp, NULL)
+                                 : queue_rows(d, &p, NULL, &row_grad_block);
     if (status != GD_OK || !p.partials) return status;
     const long long tiles = divide_up(p.c, GD_CUDA_PARAMETER_COLUMNS);
     status = gd_cuda_launch(d, &parameter_sums, tiles * p.parts, PARAMETER_THREADS, &p);
     return status == GD_OK ? queue_parameter_grads(d, &p) : status;
+}
+static void describe_row_norm_grad(const gd_kernel_call *call, char *text, size_t size) {
+    const gd_cuda_row_norm p = grad_of(call);
+    const bool planes = p.s != 1;
+    snprintf(text, size, "a %s for each %s%s",
+             (planes ? !takes_plane_blocks(&p) : takes_warps(&p)) ? "warp" : "block",
+             planes ? "plane" : "row", takes_one_pass(&p) ? ", all gradients in one pass" : "");
 }
 static size_t row_norm_grad_workspace(const gd_kernel_call *call) {
     const gd_row_norm_grad_options *o = call->attrs;
@@ -284,15 +339,16 @@ static size_t row_norm_grad_workspace(const gd_kernel_call *call) {
 }
 
 /*kernel layer_norm.rows, rms_norm.rows, group_norm.rows  checked  contiguous  mixed  run run_OP
- *        match match_OP
+ *        match match_OP  describe describe_OP
  * A warp or a block computes a row.
  */
 /*kernel instance_norm_train.rows  checked  contiguous  run run_instance_norm_train
- *        workspace instance_norm_train_workspace
+ *        workspace instance_norm_train_workspace  describe describe_OP
  * A block computes a plane; then the running statistics.
  */
 /*kernel row_norm_grad.rows  checked  contiguous  mixed  run run_row_norm_grad
  *        match match_row_norm_grad  workspace row_norm_grad_workspace
+ *        describe describe_OP
  * A warp or a block computes a row; then the sums of the weights' gradients.
  */
 

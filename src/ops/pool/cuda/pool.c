@@ -5,6 +5,7 @@
  */
 #include "ops/pool/cuda/pool_args.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/kernels.h"
@@ -292,6 +293,16 @@ static bool match_forward(const gd_kernel_call *call) {
     return match_planes(call, &call->in[0], &call->out[0], spatial_axes(call));
 }
 
+static void describe_forward(const gd_kernel_call *call, char *text, size_t size) {
+    const int n = spatial_axes(call);
+    gd_cuda_pool p =
+        pool_of(call, &call->in[0], &call->out[0], call->n_out > 1 ? &call->out[1] : NULL, n);
+    const int vector = assign_threads(&p, &call->in[0], n, &p.y, p.out);
+    snprintf(text, size, "a %s for each window%s",
+             needs_lanes(call, &p, vector) ? "warp" : "thread",
+             vector > 1 ? ", channels in vectors" : "");
+}
+
 static gd_status run_max_pool(gd_kernel_call *call) {
     const int n = spatial_axes(call), dtype = gd_cuda_float_number(call->in[0].dtype);
     const gd_view *x = &call->in[0], *y = &call->out[0], *indices = &call->out[1];
@@ -332,21 +343,28 @@ static bool has_small_windows(const gd_cuda_pool *p) {
     return small;
 }
 
+/* The gradient of max pooling, and the sizes of x in elements, or blocks of them. Returns the channels
+ * of a thread. */
+static int scatter_of(const gd_kernel_call *call, gd_cuda_pool *p, int n, int sizes[AXES]) {
+    const gd_view *x = &call->out[0];
+    *p = pool_of(call, x, &call->in[0], &call->in[1], n);
+    const bool blocks = has_small_windows(p);
+    for (int a = 0; a < AXES; a++) sizes[a] = blocks && a > 0 ? (p->in[a] + 1) / 2 : p->in[a];
+    if (call->n_in > 2) p->mask = planes_of(&call->in[2], n);
+    return assign_threads(p, x, n, &p->x, sizes);
+}
+
 /* Outputs that existed before the call must not change if it fails: the indices are checked
  * first. */
 static gd_status run_scatter(gd_kernel_call *call) {
-    int n = 0;
+    int n = 0, sizes[AXES];
     find_list(call, "dims", &n);
     const int dtype = gd_cuda_float_number(call->in[0].dtype);
     const gd_view *x = &call->out[0], *y = &call->in[0], *indices = &call->in[1];
-    gd_cuda_pool p = pool_of(call, x, y, indices, n);
-    const bool masked = call->n_in > 2, blocks = has_small_windows(&p);
-    int sizes[AXES]; /* of x in elements, or blocks of them */
-    for (int a = 0; a < AXES; a++) sizes[a] = blocks && a > 0 ? (p.in[a] + 1) / 2 : p.in[a];
-    if (masked) p.mask = planes_of(&call->in[2], n);
-    const int vector = assign_threads(&p, x, n, &p.x, sizes);
-    gd_cuda_kernel *kernel =
-        blocks ? &max_grad_blocks_kernels[vector > 1][dtype] : &max_grad_kernels[vector > 1][dtype];
+    gd_cuda_pool p;
+    const int vector = scatter_of(call, &p, n, sizes);
+    gd_cuda_kernel *kernel = has_small_windows(&p) ? &max_grad_blocks_kernels[vector > 1][dtype]
+                                                   : &max_grad_kernels[vector > 1][dtype];
     gd_status status = GD_OK;
     if (call->overwrites) {
         gd_cuda_pool check = p;
@@ -354,6 +372,16 @@ static gd_status run_scatter(gd_kernel_call *call) {
         status = launch_pool(call, kernel, &check, x, y, indices, n, sizes, 1);
     }
     return status == GD_OK ? launch_pool(call, kernel, &p, x, y, indices, n, sizes, 1) : status;
+}
+
+static void describe_scatter(const gd_kernel_call *call, char *text, size_t size) {
+    int n = 0, sizes[AXES];
+    gd_cuda_pool p;
+    find_list(call, "dims", &n);
+    const int vector = scatter_of(call, &p, n, sizes);
+    snprintf(text, size, "a thread for each %s%s",
+             has_small_windows(&p) ? "block of 2x2 elements" : "element",
+             vector > 1 ? ", channels in vectors" : "");
 }
 
 static bool match_gather(const gd_kernel_call *call) {
@@ -405,11 +433,11 @@ static gd_status run_avg_pool_grad(gd_kernel_call *call) {
 
 /*kernel max_pool{1,2,3}d.windows, max_pool{1,2,3}d_with_indices.windows,
  *        adaptive_max_pool{1,2,3}d.windows, adaptive_max_pool{1,2,3}d_with_indices.windows  checked
- *        strided  run run_max_pool  match match_forward
+ *        strided  run run_max_pool  match match_forward  describe describe_forward
  * A thread computes an element, or a vector of channels; a warp shares a large window.
  */
 /*kernel avg_pool{1,2,3}d.windows, adaptive_avg_pool{1,2,3}d.windows  checked  strided
- *        run run_avg_pool  match match_forward
+ *        run run_avg_pool  match match_forward  describe describe_forward
  * A thread computes an element, or a vector of channels; a warp shares a large window.
  */
 /*kernel avg_pool_grad.windows, adaptive_avg_pool_grad.windows  checked  strided
@@ -417,9 +445,11 @@ static gd_status run_avg_pool_grad(gd_kernel_call *call) {
  * A thread adds the gradients of all windows of an element.
  */
 /*kernel pool_scatter.windows  checked  strided  run run_scatter  match match_scatter
+ *        describe describe_scatter
  * A thread adds the gradients of all windows whose index is its element.
  */
 /*kernel pool_scatter_relu.windows  checked  strided  run run_scatter  match match_scatter_relu
+ *        describe describe_scatter
  * The same, where relu let the element through.
  */
 /*kernel pool_gather.windows  checked  strided  run run_gather  match match_gather

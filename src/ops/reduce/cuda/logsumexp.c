@@ -17,7 +17,7 @@ static bool logsumexp_match(const gd_kernel_call *call) {
     int first, count;
     return gd_cuda_is_float(call->in[0].dtype) && reduced_range(call, &first, &count);
 }
-static gd_status run_logsumexp(gd_kernel_call *call) {
+static gd_cuda_softmax logsumexp_of(const gd_kernel_call *call) {
     const gd_view *x = &call->in[0];
     int first, count;
     reduced_range(call, &first, &count);
@@ -29,10 +29,19 @@ static gd_status run_logsumexp(gd_kernel_call *call) {
                          .out = call->out[0].data};
     for (int d = 0; d < x->rank; d++)
         *(d < first ? &p.outer : d < first + count ? &p.n : &p.inner) *= x->dims[d];
+    return p;
+}
+
+static gd_status run_logsumexp(gd_kernel_call *call) {
+    gd_cuda_softmax p = logsumexp_of(call);
     return gd_cuda_queue_logsumexp(call, &p);
+}
+static void describe_logsumexp(const gd_kernel_call *call, char *text, size_t size) {
+    gd_cuda_describe_softmax(logsumexp_of(call), text, size);
 }
 
 /*kernel logsumexp.rows  checked  contiguous  run run_logsumexp  match logsumexp_match
+ *        describe describe_logsumexp
  * Axes that follow each other, by the kernels of softmax.
  */
 

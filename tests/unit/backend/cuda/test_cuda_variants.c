@@ -90,6 +90,31 @@ static gd_tensors sum_columns(gd_tensors in, void *user) {
     (void)user;
     return gd_listed(gd_sum(in.at[0], .axis = gd_dims(0)));
 }
+static gd_tensors normalize(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_softmax(in.at[0], .axis = -1));
+}
+static gd_tensors normalize_columns(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_softmax(in.at[0], .axis = 0));
+}
+static gd_tensors normalize_layer(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_layer_norm(in.at[0], NULL, NULL));
+}
+static gd_tensors pool_windows(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_max_pool2d(in.at[0], .kernel = {2, 2}));
+}
+static gd_tensors pool_images(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_max_pool2d(in.at[0], .kernel = {8, 8}));
+}
+static gd_tensors accumulate(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_cumsum(in.at[0], -1));
+}
+
 TEST(attention_on_tensor_cores_is_a_kernel_of_its_own) {
     IN_CHILD(EMULATED, "");
     if (!cuda_open_device()) return;
@@ -116,6 +141,24 @@ TEST(sums_of_neighbouring_floats_are_a_kernel_of_their_own) {
     check_first_kernel(sum_columns, gd_list(x), "dense: columns, 1 part");
     check_first_kernel(sum_rows, gd_list(gd_cast(x, GD_I64)),
                        "blocks: 64 threads for each result, 1 part");
+}
+
+TEST(kernels_say_what_computes_a_row_a_line_or_a_window) {
+    IN_CHILD(EMULATED, "");
+    if (!cuda_open_device()) return;
+    GD_SCOPE;
+    gd_tensor *x = make_operand(gd_dims(8, 64), GD_F32),
+              *wide = make_operand(gd_dims(2, 5000), GD_F32),
+              *images = make_operand(gd_dims(2, 3, 8, 8), GD_F32);
+    check_first_kernel(normalize, gd_list(x), "rows: a warp for each row");
+    check_first_kernel(normalize, gd_list(wide), "rows: a block for each row");
+    check_first_kernel(normalize_columns, gd_list(x), "rows: a thread for each line");
+    check_first_kernel(normalize_layer, gd_list(x), "rows: a warp for each row");
+    check_first_kernel(normalize_layer, gd_list(wide), "rows: a block for each row");
+    check_first_kernel(pool_windows, gd_list(images), "windows: a thread for each window");
+    check_first_kernel(pool_images, gd_list(images), "windows: a warp for each window");
+    check_first_kernel(accumulate, gd_list(x), "chunks: a thread for each line");
+    check_first_kernel(accumulate, gd_list(wide), "chunks: chunks of 128");
 }
 
 /* --- kernels that decline --------------------------------------------------------------------- */
