@@ -425,6 +425,9 @@ look)
         'direct 30 winograd 20 gemm 10 reference 0 ' ] && grep -q '^  gemm  *rank 10, f16 bf16 f32 f64, wide$' out &&
         grep -q 'A product of matrices' out || { echo 'ops --kernels conv2d: not the kernels of conv2d'; failures=$((failures + 1)); }
     expect 0 '^  compiled  *rank 10, any dtype$' ops --kernels tanh
+    # kernels without a text have no line for it
+    expect 0 '^  reference *rank 0, ' ops --kernels sum
+    ! grep -q ' $' out || { echo 'ops --kernels sum: a line ends in spaces'; failures=$((failures + 1)); }
     expect 0 '^on cpu: body$' ops --kernels zeros
     expect 0 '"name":"gemm","rank":10,"dtypes":"f16 bf16 f32 f64","words":"wide"' ops --kernels conv2d --json
     check_json

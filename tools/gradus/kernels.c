@@ -169,10 +169,12 @@ static void print_kernels(const gd_op *op, const char *kind) {
         if ((int)strlen(k->variant) > width) width = (int)strlen(k->variant);
     for (int i = 0; (k = gd_op_kernel_at(op, kind, i)); i++) {
         gd_kernel_words(k, words, sizeof words);
-        printf("  %-*s  rank %d, %s%s%s%s\n%*s", width, k->variant, k->rank,
+        printf("  %-*s  rank %d, %s%s%s%s\n", width, k->variant, k->rank,
                dtypes_text(k, dtypes, sizeof dtypes), k->dtypes ? "" : " dtype", *words ? ", " : "",
-               words, width + 4, "");
-        print_wrapped(k->doc ? k->doc : "", width + 4, WIDTH);
+               words);
+        if (!k->doc || !*k->doc) continue;
+        printf("%*s", width + 4, "");
+        print_wrapped(k->doc, width + 4, WIDTH);
     }
 }
 
