@@ -53,8 +53,7 @@ static bool has_rows(const gd_view *v) {
 static bool describe_problem(const gd_kernel_call *call, int mask_at, bool causal, double scale,
                              problem *p) {
     const gd_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2];
-    if ((q->dtype != GD_F16 && q->dtype != GD_BF16) || !has_rows(q) || !has_rows(k) || !has_rows(v))
-        return false;
+    if (!has_rows(q) || !has_rows(k) || !has_rows(v)) return false;
     for (int i = mask_at; i < call->n_in; i++)
         if (call->in[i].data) return false;
     *p = (problem){.batch = q->dims[0],
@@ -392,12 +391,12 @@ static gd_status run_grad(gd_kernel_call *call) {
                            call->workspace);
 }
 
-/*kernel attention_forward.cudnn  rank 20  strided  run run_forward  match match_forward
- *        prepare prepare_forward  release release_plan  describe describe_plan
+/*kernel attention_forward.cudnn  rank 20  dtypes f16 bf16  strided  run run_forward
+ *        match match_forward  prepare prepare_forward  release release_plan  describe describe_plan
  * cuDNN's fused attention, without mask and dropout, where sequences are multiples of 128.
  */
-/*kernel attention_grad.cudnn  rank 20  strided  run run_grad  match match_grad
- *        prepare prepare_grad  release release_plan  describe describe_plan
+/*kernel attention_grad.cudnn  rank 20  dtypes f16 bf16  strided  run run_grad
+ *        match match_grad  prepare prepare_grad  release release_plan  describe describe_plan
  * cuDNN's gradients of attention, if all three are needed.
  */
 

@@ -102,8 +102,7 @@ static size_t add_bytes(const gd_kernel_call *call) { return layout_add(call).by
 static bool match_index_add(const gd_kernel_call *call) {
     const gd_index_add_options *o = call->attrs;
     const gd_view y = gd_cuda_at_least_1d(call->out[0]);
-    return gd_cuda_is_float(y.dtype) && gd_cuda_is_contiguous(&call->out[0]) &&
-           gd_cuda_is_contiguous(&call->in[2]) &&
+    return gd_cuda_is_contiguous(&call->out[0]) && gd_cuda_is_contiguous(&call->in[2]) &&
            y.dims[gd_cuda_axis(o->axis, y.rank)] < UINT32_MAX &&
            gd_cuda_count(&call->in[1]) < UINT32_MAX;
 }
@@ -174,8 +173,8 @@ static void describe_index_add(const gd_kernel_call *call, char *text, size_t si
 /*kernel embedding.rows, index_select.rows  checked  run run_OP  match match_OP
  * Rows of the table, copied as vectors of 16 bytes.
  */
-/*kernel index_add.segments  checked  run run_OP  match match_OP  workspace add_bytes
- *        describe describe_index_add
+/*kernel index_add.segments  dtypes f16 bf16 f32 f64  checked  run run_OP  match match_OP
+ *        workspace add_bytes  describe describe_index_add
  * A warp or a block adds all rows of one index, in the order of the indices.
  */
 

@@ -94,9 +94,8 @@ static bool is_absent_or_f32(const gd_kernel_call *k, int i) {
     return i >= k->n_in || !k->in[i].data || k->in[i].dtype == GD_F32;
 }
 
-/* Whether x is f32, f16 or bf16 (widened to f32) and has classes. */
-static bool has_f32_classes(const gd_view *x) {
-    return x->dtype != GD_F64 && gd_class_shape_of(x->rank, x->dims).classes > 0;
+static bool has_classes(const gd_view *x) {
+    return gd_class_shape_of(x->rank, x->dims).classes > 0;
 }
 
 /* Initializes what is the same forward and backward. */
@@ -200,11 +199,11 @@ static void cross_entropy_task(void *arg, int64_t task) {
     }
 }
 
-/*kernel index_cross_entropy.fused  rank 10  wide
- * Log-softmax and loss in one pass over each row; f32, f16 and bf16.
+/*kernel index_cross_entropy.fused  rank 10  wide  dtypes f16 bf16 f32
+ * Log-softmax and loss in one pass over each row.
  */
 static bool index_cross_entropy_fused_match(const gd_kernel_call *k) {
-    return has_f32_classes(&k->in[0]);
+    return has_classes(&k->in[0]);
 }
 static size_t index_cross_entropy_fused_workspace(const gd_kernel_call *k) {
     return partial_sums_bytes(&k->in[0]);
@@ -263,11 +262,11 @@ static void cross_entropy_grad_task(void *arg, int64_t task) {
         cross_entropy_grad_item(j, item_at(&j->partition, i));
 }
 
-/*kernel index_cross_entropy_grad.fused  rank 10  wide
- * Softmax and the gradient in one pass over each row; f32, f16 and bf16.
+/*kernel index_cross_entropy_grad.fused  rank 10  wide  dtypes f16 bf16 f32
+ * Softmax and the gradient in one pass over each row.
  */
 static bool index_cross_entropy_grad_fused_match(const gd_kernel_call *k) {
-    return has_f32_classes(&k->in[1]);
+    return has_classes(&k->in[1]);
 }
 static gd_status index_cross_entropy_grad_fused_run(gd_kernel_call *k) {
     const gd_index_cross_entropy_grad_options *o = k->attrs;
@@ -309,7 +308,7 @@ static void nll_task(void *arg, int64_t task) {
  * f32 only: the reference kernel handles f16 and bf16, because widening all logits would cost more.
  */
 static bool nll_loss_threaded_match(const gd_kernel_call *k) {
-    return is_absent_or_f32(k, 2) && has_f32_classes(&k->in[0]);
+    return is_absent_or_f32(k, 2) && has_classes(&k->in[0]);
 }
 static size_t nll_loss_threaded_workspace(const gd_kernel_call *k) {
     return partial_sums_bytes(&k->in[0]);
@@ -345,11 +344,11 @@ static void nll_grad_task(void *arg, int64_t task) {
     }
 }
 
-/*kernel nll_loss_grad.threaded  rank 10  contiguous
- * f32; a task writes rows of the gradient.
+/*kernel nll_loss_grad.threaded  rank 10  contiguous  dtypes f32
+ * A task writes rows of the gradient.
  */
 static bool nll_loss_grad_threaded_match(const gd_kernel_call *k) {
-    return k->in[0].dtype == GD_F32 && is_absent_or_f32(k, 3) && has_f32_classes(&k->out[0]);
+    return is_absent_or_f32(k, 3) && has_classes(&k->out[0]);
 }
 static gd_status nll_loss_grad_threaded_run(gd_kernel_call *k) {
     const gd_nll_loss_grad_options *o = k->attrs;

@@ -295,8 +295,8 @@ static void describe_product(const gd_kernel_call *call, char *text, size_t size
              gd_cuda_workspace_text(p->workspace_bytes, workspace, sizeof workspace));
 }
 
-/*kernel matmul.cublaslt, linear.cublaslt  rank 20  run run_product  match match_OP
- *        prepare prepare_OP  release release_product  describe describe_product
+/*kernel matmul.cublaslt, linear.cublaslt  rank 20  dtypes f16 bf16 f32 f64  run run_product
+ *        match match_OP  prepare prepare_OP  release release_product  describe describe_product
  * cuBLASLt's first proposal for matrices with contiguous rows or columns; f32 in tf32 if that is
  * allowed.
  */

@@ -74,7 +74,7 @@ bool gd_cuda_product_problem(const gd_view *a, const gd_view *b, const gd_view *
                              gd_product_problem *p) {
     const int rows = a->rank > 1, columns = b->rank > 1, batch_rank = y->rank - rows - columns;
     *p = new_problem(y->dtype);
-    if (!gd_cuda_is_float(y->dtype) || a->dtype != y->dtype || b->dtype != y->dtype) return false;
+    if (a->dtype != y->dtype || b->dtype != y->dtype) return false;
     p->k = a->dims[a->rank - 1];
     p->m = rows ? a->dims[a->rank - 2] : 1;
     p->n = columns ? b->dims[b->rank - 1] : 1;
@@ -97,7 +97,7 @@ bool gd_cuda_linear_problem(const gd_kernel_call *call, gd_product_problem *p) {
     const gd_view none = {.rank = 0};
     const int batch_rank = y->rank > 1 ? y->rank - 2 : 0;
     *p = new_problem(y->dtype);
-    if (!gd_cuda_is_float(y->dtype) || x->dtype != y->dtype || w->dtype != y->dtype) return false;
+    if (x->dtype != y->dtype || w->dtype != y->dtype) return false;
     p->k = w->dims[1];
     p->n = w->dims[0];
     p->m = x->rank > 1 ? x->dims[x->rank - 2] : 1;

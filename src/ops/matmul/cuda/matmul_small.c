@@ -349,8 +349,8 @@ SMALL_PRODUCT(linear_grad)
 SMALL_PRODUCT(linear_step)
 
 /*kernel matmul.small, linear.small, linear_relu.small, matmul_relu_grad.small, linear_grad.small,
- *        linear_step.small  rank 30  checked  run run_OP  match match_OP  prepare prepare_OP
- *        release release_division  describe describe_division
+ *        linear_step.small  rank 30  dtypes f32  checked  run run_OP  match match_OP
+ *        prepare prepare_OP  release release_division  describe describe_division
  * f32 products of at most 2^27 multiply-adds in one launch, with bias, ReLU or a step as the
  * epilogue.
  */

@@ -117,10 +117,10 @@ static int64_t images_at_once(const gd_view *v, int n) {
     return step > most ? 1 : 1 + (most - span) / (step ? step : 1);
 }
 
-/* Ranks, dtypes and sizes that the kernels support. */
+/* Ranks and sizes that the kernels support. */
 static bool has_planes(const gd_view *x, int n) {
-    return gd_cuda_is_float(x->dtype) && n >= 1 && n <= AXES &&
-           (x->rank == n + 1 || x->rank == n + 2) && images_at_once(x, n) > 0;
+    return n >= 1 && n <= AXES && (x->rank == n + 1 || x->rank == n + 2) &&
+           images_at_once(x, n) > 0;
 }
 
 static bool is_index(const gd_view *v) { return v->dtype == GD_I32 || v->dtype == GD_I64; }
@@ -432,27 +432,29 @@ static gd_status run_avg_pool_grad(gd_kernel_call *call) {
 }
 
 /*kernel max_pool{1,2,3}d.windows, max_pool{1,2,3}d_with_indices.windows,
- *        adaptive_max_pool{1,2,3}d.windows, adaptive_max_pool{1,2,3}d_with_indices.windows  checked
- *        strided  run run_max_pool  match match_forward  describe describe_forward
+ *        adaptive_max_pool{1,2,3}d.windows, adaptive_max_pool{1,2,3}d_with_indices.windows
+ *        dtypes f16 bf16 f32 f64  checked  strided  run run_max_pool  match match_forward
+ *        describe describe_forward
  * A thread computes an element, or a vector of channels; a warp shares a large window.
  */
-/*kernel avg_pool{1,2,3}d.windows, adaptive_avg_pool{1,2,3}d.windows  checked  strided
- *        run run_avg_pool  match match_forward  describe describe_forward
+/*kernel avg_pool{1,2,3}d.windows, adaptive_avg_pool{1,2,3}d.windows  dtypes f16 bf16 f32 f64
+ *        checked  strided  run run_avg_pool  match match_forward  describe describe_forward
  * A thread computes an element, or a vector of channels; a warp shares a large window.
  */
-/*kernel avg_pool_grad.windows, adaptive_avg_pool_grad.windows  checked  strided
- *        run run_avg_pool_grad  match match_avg_pool_grad
+/*kernel avg_pool_grad.windows, adaptive_avg_pool_grad.windows  dtypes f16 bf16 f32 f64  checked
+ *        strided  run run_avg_pool_grad  match match_avg_pool_grad
  * A thread adds the gradients of all windows of an element.
  */
-/*kernel pool_scatter.windows  checked  strided  run run_scatter  match match_scatter
- *        describe describe_scatter
+/*kernel pool_scatter.windows  dtypes f16 bf16 f32 f64  checked  strided  run run_scatter
+ *        match match_scatter  describe describe_scatter
  * A thread adds the gradients of all windows whose index is its element.
  */
-/*kernel pool_scatter_relu.windows  checked  strided  run run_scatter  match match_scatter_relu
- *        describe describe_scatter
+/*kernel pool_scatter_relu.windows  dtypes f16 bf16 f32 f64  checked  strided  run run_scatter
+ *        match match_scatter_relu  describe describe_scatter
  * The same, where relu let the element through.
  */
-/*kernel pool_gather.windows  checked  strided  run run_gather  match match_gather
+/*kernel pool_gather.windows  dtypes f16 bf16 f32 f64  checked  strided  run run_gather
+ *        match match_gather
  * A thread reads the element of its index.
  */
 

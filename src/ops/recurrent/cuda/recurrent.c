@@ -218,7 +218,7 @@ static size_t backward_bytes(const gd_kernel_call *call) { return layout_backwar
 /* `partials`: bytes of shared memory that the kernels need at least. */
 static bool is_supported(const gd_kernel_call *call, const gd_view *x, int64_t hidden,
                          size_t partials) {
-    return gd_cuda_is_float(x->dtype) && x->dims[0] > 0 && x->dims[1] > 0 && hidden > 0 &&
+    return x->dims[0] > 0 && x->dims[1] > 0 && hidden > 0 &&
            x->dims[0] < INT32_MAX / (hidden + 1) && partials <= shared_bytes(call->device);
 }
 static bool match_forward(const gd_kernel_call *call) {
@@ -375,13 +375,14 @@ static void describe_backward(const gd_kernel_call *call, char *text, size_t siz
     snprintf(text, size, "%s", weights_text(&w));
 }
 
-/*kernel recurrent.steps  checked  contiguous  run run_forward  match match_forward
- *        prepare prepare_forward  release release_forward  describe describe_forward
+/*kernel recurrent.steps  dtypes f16 bf16 f32 f64  checked  contiguous  run run_forward
+ *        match match_forward  prepare prepare_forward  release release_forward
+ *        describe describe_forward
  * All steps in one launch; blocks keep their weights, and exchange the hidden state after each
  * step.
  */
-/*kernel recurrent_grad.steps  checked  contiguous  run run_backward  match match_backward
- *        workspace backward_bytes  describe describe_backward
+/*kernel recurrent_grad.steps  dtypes f16 bf16 f32 f64  checked  contiguous  run run_backward
+ *        match match_backward  workspace backward_bytes  describe describe_backward
  * All steps from the last to the first in one launch, in the same way.
  */
 

@@ -15,7 +15,7 @@ static bool reduced_range(const gd_kernel_call *call, int *first, int *count) {
 }
 static bool logsumexp_match(const gd_kernel_call *call) {
     int first, count;
-    return gd_cuda_is_float(call->in[0].dtype) && reduced_range(call, &first, &count);
+    return reduced_range(call, &first, &count);
 }
 static gd_cuda_softmax logsumexp_of(const gd_kernel_call *call) {
     const gd_view *x = &call->in[0];
@@ -40,8 +40,8 @@ static void describe_logsumexp(const gd_kernel_call *call, char *text, size_t si
     gd_cuda_describe_softmax(logsumexp_of(call), text, size);
 }
 
-/*kernel logsumexp.rows  checked  contiguous  run run_logsumexp  match logsumexp_match
- *        describe describe_logsumexp
+/*kernel logsumexp.rows  dtypes f16 bf16 f32 f64  checked  contiguous  run run_logsumexp
+ *        match logsumexp_match  describe describe_logsumexp
  * Axes that follow each other, by the kernels of softmax.
  */
 
