@@ -7,7 +7,7 @@
 #include "onnx/save/save.h"
 #include "dispatch/call.h"
 #include "dispatch/infer.h"
-#include "ops/windows/spatial.h"
+#include "ops/windows/windows_spatial.h"
 
 void gd_onnx_transpose_body(gd_expansion *e) {
     const gd_transpose_options *o = e->attrs;

@@ -14,7 +14,7 @@
 #define GRADUS_OPS_CONV_CONV_H
 
 #include "gradus/extend.h"
-#include "ops/windows/spatial.h"
+#include "ops/windows/windows_spatial.h"
 
 enum { GD_CONV_AXES = GD_SPATIAL_AXES };
 

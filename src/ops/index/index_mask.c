@@ -1,4 +1,4 @@
-/* mask.c - ops that select or replace elements by a mask, a bool tensor; and nonzero. */
+/* index_mask.c - ops that select or replace elements by a mask, a bool tensor; and nonzero. */
 #include <math.h>
 #include <string.h>
 
@@ -283,4 +283,4 @@ static gd_status nonzero_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "ops/index/mask.gen.h"
+#include "ops/index/index_mask.gen.h"

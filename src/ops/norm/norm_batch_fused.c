@@ -1,4 +1,4 @@
-/* batch_norm_fused.c - batch norm followed by an addition and ReLU, as plans fuse them. */
+/* norm_batch_fused.c - batch norm followed by an addition and ReLU, as plans fuse them. */
 #include <string.h>
 
 #include "gradus/ops.h"
@@ -207,4 +207,4 @@ static void batch_norm_add_relu_sum_grad_expand(gd_expansion *e) {
     e->y[3] = g.gz;
 }
 
-#include "ops/norm/batch_norm_fused.gen.h"
+#include "ops/norm/norm_batch_fused.gen.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "dispatch/infer.h"
-#include "ops/windows/spatial.h"
+#include "ops/windows/windows_spatial.h"
 #include "gradus/ops.h"
 
 /*op norm_fold(w, b?, weight?, bias?, mean, var, momentum:float, eps:float) -> w2, b2  nograd internal

@@ -1,4 +1,4 @@
-/* local_response.c - local response normalization, by neighbouring channels or positions. */
+/* norm_local_response.c - local response normalization, by neighbouring channels or positions. */
 #include <string.h>
 
 #include "core/copy.h"
@@ -6,7 +6,7 @@
 #include "core/thread.h"
 #include "gradus/ops.h"
 #include "dispatch/infer.h"
-#include "ops/windows/spatial.h"
+#include "ops/windows/windows_spatial.h"
 
 /*op response_norm(x, sum, scale:float, beta:float, k:float) -> y  elementwise internal
  * x / (k + scale * sum)^beta.
@@ -108,4 +108,4 @@ static void window_sum_expand(gd_expansion *e) {
     e->y[0] = gd_as_dtype(y, (gd_dtype)x->dtype);
 }
 
-#include "ops/norm/local_response.gen.h"
+#include "ops/norm/norm_local_response.gen.h"

@@ -5,7 +5,7 @@
 
 #include "core/copy.h"
 #include "dispatch/infer.h"
-#include "ops/windows/spatial.h"
+#include "ops/windows/windows_spatial.h"
 
 /*op pad(x, padding:int[]) -> y
  * x padded on both sides of its last axes. padding is (left, right) of the last axis, then of the

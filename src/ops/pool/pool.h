@@ -7,7 +7,7 @@
 #define GRADUS_OPS_POOL_POOL_H
 
 #include "gradus/extend.h"
-#include "ops/windows/spatial.h"
+#include "ops/windows/windows_spatial.h"
 
 enum { GD_POOL_AXES = GD_SPATIAL_AXES };
 

@@ -1,4 +1,4 @@
-/* statistics.c - variance, standard deviation, norms and log-sum-exp over axes. */
+/* reduce_statistics.c - variance, standard deviation, norms and log-sum-exp over axes. */
 #include <math.h>
 
 #include "gradus/ops.h"
@@ -411,4 +411,4 @@ static void matrix_norm_expand(gd_expansion *e) {
     e->y[0] = o->keepdim ? y : gd_squeeze(y, .axis = both);
 }
 
-#include "ops/reduce/statistics.gen.h"
+#include "ops/reduce/reduce_statistics.gen.h"

@@ -6,7 +6,7 @@
 #include "gradus/ops.h"
 #include "dispatch/infer.h"
 #include "ops/resize/resize.h"
-#include "ops/windows/spatial.h"
+#include "ops/windows/windows_spatial.h"
 
 enum { AXES = GD_RESIZE_AXES };
 

@@ -1,4 +1,4 @@
-/* triangle.c - tril, triu and diagonal: triangles and diagonals of matrices. */
+/* shape_triangle.c - tril, triu and diagonal: triangles and diagonals of matrices. */
 #include <string.h>
 
 #include "core/copy.h"
@@ -209,4 +209,4 @@ static gd_status diagonal_grad_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "ops/shape/triangle.gen.h"
+#include "ops/shape/shape_triangle.gen.h"

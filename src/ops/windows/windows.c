@@ -1,11 +1,11 @@
-/* windows.c - windows of a tensor as a view, and the helpers of spatial.h. */
+/* windows.c - windows of a tensor as a view, and the helpers of windows_spatial.h. */
 #include <string.h>
 
 #include "core/checked.h"
 #include "gradus/ops.h"
 #include "ops/index/index.h"
 #include "dispatch/infer.h"
-#include "ops/windows/spatial.h"
+#include "ops/windows/windows_spatial.h"
 
 enum { AXES = GD_SPATIAL_AXES };
 

@@ -1,11 +1,11 @@
-/* spatial.h - helpers that convolution, pooling and resize share.
+/* windows_spatial.h - helpers that convolution, pooling and resize share.
  *
  * These ops work on one, two or three spatial axes, which are the last axes of their tensors, after
  * batch and channels. Numbers for each axis are in arrays of three (depth, height, width); an op
  * with fewer axes uses the last entries.
  */
-#ifndef GRADUS_OPS_WINDOWS_SPATIAL_H
-#define GRADUS_OPS_WINDOWS_SPATIAL_H
+#ifndef GRADUS_OPS_WINDOWS_WINDOWS_SPATIAL_H
+#define GRADUS_OPS_WINDOWS_WINDOWS_SPATIAL_H
 
 #include "dispatch/body.h"
 

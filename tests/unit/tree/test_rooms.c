@@ -317,6 +317,42 @@ TEST(tests_are_in_folders_as_what_they_test) {
     CHECK(each_file(GRADUS_TESTS "/unit", endings, check_test, NULL) > 150);
 }
 
+/* --- names of files --------------------------------------------------------------------------- */
+
+/* Whether `file` begins with this word: "gemm" begins gemm.h and gemm_pack.h. */
+static bool begins_with_word(const char *file, const char *word) {
+    const size_t length = strlen(word);
+    return strncmp(file, word, length) == 0 && (file[length] == '.' || file[length] == '_');
+}
+
+/* Whether FAMILY/OP.c has the record of the op that it is named after, as matmul/einsum.c. */
+static bool is_named_after_op(const source *s) {
+    const char *file = file_of(s->path);
+    char record[100];
+    snprintf(record, sizeof record, "/*op %.*s(", (int)strcspn(file, "."), file);
+    return s->place.kind < 0 && has_ending(file, (const char *const[]){".c", NULL}) &&
+           strstr(s->text, record);
+}
+
+TEST(files_of_a_family_of_ops_begin_with_its_name) {
+    static const char *const other[][2] = {
+        {"conv", "space_to_depth"}, {"elementwise", "activation"}, {"matmul", "gemm"}};
+    int count = 0;
+    read_sources();
+    for (int i = 0; i < n_sources; i++) {
+        const source *s = &sources[i];
+        if (s->place.family < 0) continue;
+        const char *file = file_of(s->path), *family = families.at[s->place.family];
+        bool fits = begins_with_word(file, family) || is_named_after_op(s);
+        for (size_t k = 0; k < sizeof other / sizeof *other; k++)
+            fits =
+                fits || (strcmp(family, other[k][0]) == 0 && begins_with_word(file, other[k][1]));
+        CHECK_SAYING(fits, "src/%s: its name does not begin with %s_", s->path, family);
+        count++;
+    }
+    CHECK(count > 150);
+}
+
 /* --- the page --------------------------------------------------------------------------------- */
 
 TEST(the_map_of_the_tree_can_be_read_in_one_sitting) {

@@ -1,4 +1,4 @@
-/* mask_kernels.c - masked_select, nonzero and masked_scatter: stream compaction, on all threads.
+/* index_mask_kernels.c - masked_select, nonzero and masked_scatter: stream compaction, on all threads.
  *
  * The elements are partitioned into blocks. A first pass counts the set elements of each block; the
  * counts determine where each block starts in the compacted list. A second pass moves the elements.
@@ -257,4 +257,4 @@ static gd_status masked_scatter_blocks_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "ops/index/cpu/mask_kernels.gen.h"
+#include "ops/index/cpu/index_mask_kernels.gen.h"

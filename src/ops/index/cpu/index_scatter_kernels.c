@@ -1,4 +1,4 @@
-/* scatter_kernels.c - the scatter family and index_add on all threads.
+/* index_scatter_kernels.c - the scatter family and index_add on all threads.
  *
  * Work is partitioned along the dimensions that are not indexed, so that no two tasks write the
  * same element. Within a task the indices are processed in row-major order. Sums, and which of
@@ -445,4 +445,4 @@ static gd_status index_add_direct_run(gd_kernel_call *k) {
  * The same, with copies of operands that are not row-major or f16 or bf16.
  */
 
-#include "ops/index/cpu/scatter_kernels.gen.h"
+#include "ops/index/cpu/index_scatter_kernels.gen.h"

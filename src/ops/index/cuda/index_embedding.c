@@ -1,19 +1,19 @@
-/* embedding.c - rows that are selected by index (embedding, index_select), and index_add, the
+/* index_embedding.c - rows that are selected by index (embedding, index_select), and index_add, the
  * gradient of both. */
-#include "ops/index/cuda/embedding_args.h"
+#include "ops/index/cuda/index_embedding_args.h"
 
 #include <stdio.h>
 
 #include "backend/cuda/walk.h"
 #include "gradus/ops.h"
 
-static gd_cuda_kernel take_rows = GD_CUDA_KERNEL("index/embedding", "gd_take_rows");
-static gd_cuda_kernel add_count = GD_CUDA_KERNEL("index/embedding", "gd_index_add_count");
-static gd_cuda_kernel add_reserve = GD_CUDA_KERNEL("index/embedding", "gd_index_add_reserve");
-static gd_cuda_kernel add_place = GD_CUDA_KERNEL("index/embedding", "gd_index_add_place");
+static gd_cuda_kernel take_rows = GD_CUDA_KERNEL("index/index_embedding", "gd_take_rows");
+static gd_cuda_kernel add_count = GD_CUDA_KERNEL("index/index_embedding", "gd_index_add_count");
+static gd_cuda_kernel add_reserve = GD_CUDA_KERNEL("index/index_embedding", "gd_index_add_reserve");
+static gd_cuda_kernel add_place = GD_CUDA_KERNEL("index/index_embedding", "gd_index_add_place");
 
 #define KERNELS(before, after) \
-    GD_CUDA_FLOAT_KERNELS("index/embedding", "gd_index_add_" before, after, 0)
+    GD_CUDA_FLOAT_KERNELS("index/index_embedding", "gd_index_add_" before, after, 0)
 static gd_cuda_kernel add_short[2][GD_CUDA_FLOATS] = {KERNELS("short", ""),
                                                       KERNELS("short", "_vector")};
 static gd_cuda_kernel add_long[2][GD_CUDA_FLOATS] = {KERNELS("long", ""),
@@ -178,4 +178,4 @@ static void describe_index_add(const gd_kernel_call *call, char *text, size_t si
  * A warp or a block adds all rows of one index, in the order of the indices.
  */
 
-#include "ops/index/cuda/embedding.gen.h"
+#include "ops/index/cuda/index_embedding.gen.h"

@@ -1,5 +1,5 @@
-/* embedding.cu - rows that are selected by index, and sums of rows by index, in a fixed order. */
-#include "ops/index/cuda/embedding_args.h"
+/* index_embedding.cu - rows that are selected by index, and sums of rows by index, in a fixed order. */
+#include "ops/index/cuda/index_embedding_args.h"
 #include "backend/cuda/typed.cuh"
 #include "gradus/backend.h"
 

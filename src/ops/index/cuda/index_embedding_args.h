@@ -1,6 +1,6 @@
-/* embedding_args.h - parameters of the kernels in embedding.cu. */
-#ifndef GRADUS_OPS_INDEX_CUDA_EMBEDDING_ARGS_H
-#define GRADUS_OPS_INDEX_CUDA_EMBEDDING_ARGS_H
+/* index_embedding_args.h - parameters of the kernels in index_embedding.cu. */
+#ifndef GRADUS_OPS_INDEX_CUDA_INDEX_EMBEDDING_ARGS_H
+#define GRADUS_OPS_INDEX_CUDA_INDEX_EMBEDDING_ARGS_H
 
 #include "backend/cuda/view.h"
 

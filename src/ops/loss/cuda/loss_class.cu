@@ -5,7 +5,7 @@
  */
 #include "ops/loss/cuda/loss_class_args.h"
 
-#include "ops/softmax/cuda/online.cuh"
+#include "ops/softmax/cuda/softmax_online.cuh"
 #include "backend/cuda/previous_kernel.cuh"
 #include "gradus/backend.h"
 

@@ -1,12 +1,12 @@
-/* batch_norm.c - batch norm and its gradient, also with an addition and ReLU after it. */
-#include "ops/norm/cuda/batch_norm_args.h"
+/* norm_batch.c - batch norm and its gradient, also with an addition and ReLU after it. */
+#include "ops/norm/cuda/norm_batch_args.h"
 
 #include <stdio.h>
 
 #include "backend/cuda/kernels.h"
 #include "gradus/ops.h"
 
-#define PASS(name) GD_CUDA_KERNEL("norm/batch_norm", "gd_batch_norm_" name)
+#define PASS(name) GD_CUDA_KERNEL("norm/norm_batch", "gd_batch_norm_" name)
 static gd_cuda_kernel statistics = PASS("statistics"), finish = PASS("finish"),
                       apply = PASS("apply"), apply_relu = PASS("apply_relu"),
                       apply_add = PASS("apply_add"), apply_add_relu = PASS("apply_add_relu"),
@@ -324,4 +324,4 @@ static void describe_grad_again(const gd_kernel_call *call, char *text, size_t s
  * All other layouts, by row-major copies.
  */
 
-#include "ops/norm/cuda/batch_norm.gen.h"
+#include "ops/norm/cuda/norm_batch.gen.h"

@@ -1,4 +1,4 @@
-/* batch_norm.cu - batch norm and its gradient: one pass that sums, one that applies.
+/* norm_batch.cu - batch norm and its gradient: one pass that sums, one that applies.
  *
  * A pass is a job with the code for vectors of N elements:
  *
@@ -9,7 +9,7 @@
  * Sums are added in f32 by each thread (f64 for f64) and in f64 between threads, in an order that
  * depends on the shape alone.
  */
-#include "ops/norm/cuda/batch_norm_args.h"
+#include "ops/norm/cuda/norm_batch_args.h"
 #include "backend/cuda/pack.cuh"
 
 enum { THREADS = GD_CUDA_NORM_THREADS, RELU = 1, ADD = 2, SUM = 4, AGAIN = 8 };

@@ -1,6 +1,6 @@
-/* batch_norm_args.h - parameters of the kernels in batch_norm.cu. */
-#ifndef GRADUS_OPS_NORM_CUDA_BATCH_NORM_ARGS_H
-#define GRADUS_OPS_NORM_CUDA_BATCH_NORM_ARGS_H
+/* norm_batch_args.h - parameters of the kernels in norm_batch.cu. */
+#ifndef GRADUS_OPS_NORM_CUDA_NORM_BATCH_ARGS_H
+#define GRADUS_OPS_NORM_CUDA_NORM_BATCH_ARGS_H
 
 #include "backend/cuda/view.h"
 

@@ -1,5 +1,5 @@
-/* row_norm.c - layer, RMS, group and instance norm, and their gradient. */
-#include "ops/norm/cuda/row_norm_args.h"
+/* norm_rows.c - layer, RMS, group and instance norm, and their gradient. */
+#include "ops/norm/cuda/norm_rows_args.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "backend/cuda/kernels.h"
 #include "gradus/ops.h"
 
-#define ROW_KERNEL(name) GD_CUDA_KERNEL("norm/row_norm", "gd_" name)
+#define ROW_KERNEL(name) GD_CUDA_KERNEL("norm/norm_rows", "gd_" name)
 static gd_cuda_kernel warp_rows = ROW_KERNEL("norm_warp_rows"),
                       block_rows = ROW_KERNEL("norm_block_rows"),
                       warp_any = ROW_KERNEL("norm_warp_any"),
@@ -352,4 +352,4 @@ static size_t row_norm_grad_workspace(const gd_kernel_call *call) {
  * A warp or a block computes a row; then the sums of the weights' gradients.
  */
 
-#include "ops/norm/cuda/row_norm.gen.h"
+#include "ops/norm/cuda/norm_rows.gen.h"

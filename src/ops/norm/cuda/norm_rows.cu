@@ -1,4 +1,4 @@
-/* row_norm.cu - normalization of rows: layer, RMS, group and instance norm, and their gradients.
+/* norm_rows.cu - normalization of rows: layer, RMS, group and instance norm, and their gradients.
  *
  * A row is kept in registers: by a warp if it has up to 1024 elements, otherwise by a block. Longer
  * rows are read twice. Mean and variance of a row in registers are computed one after the other, so
@@ -8,7 +8,7 @@
  * in registers; in group norm of images, they follow from the sums over planes; otherwise a pass
  * over gy and x computes them.
  */
-#include "ops/norm/cuda/row_norm_args.h"
+#include "ops/norm/cuda/norm_rows_args.h"
 
 #include "backend/cuda/pack.cuh"
 

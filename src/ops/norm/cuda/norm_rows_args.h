@@ -1,6 +1,6 @@
-/* row_norm_args.h - parameters of the kernels in row_norm.cu. */
-#ifndef GRADUS_OPS_NORM_CUDA_ROW_NORM_ARGS_H
-#define GRADUS_OPS_NORM_CUDA_ROW_NORM_ARGS_H
+/* norm_rows_args.h - parameters of the kernels in norm_rows.cu. */
+#ifndef GRADUS_OPS_NORM_CUDA_NORM_ROWS_ARGS_H
+#define GRADUS_OPS_NORM_CUDA_NORM_ROWS_ARGS_H
 
 #include "backend/cuda/view.h"
 

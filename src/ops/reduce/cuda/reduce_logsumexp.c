@@ -1,4 +1,4 @@
-/* logsumexp.c - logsumexp over axes that follow each other, by the kernels of softmax. */
+/* reduce_logsumexp.c - logsumexp over axes that follow each other, by the kernels of softmax. */
 #include "gradus/ops.h"
 #include "ops/softmax/cuda/softmax.h"
 
@@ -45,4 +45,4 @@ static void describe_logsumexp(const gd_kernel_call *call, char *text, size_t si
  * Axes that follow each other, by the kernels of softmax.
  */
 
-#include "ops/reduce/cuda/logsumexp.gen.h"
+#include "ops/reduce/cuda/reduce_logsumexp.gen.h"

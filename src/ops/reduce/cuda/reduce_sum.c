@@ -1,14 +1,14 @@
-/* sum.c - sums and means of floats over rows or contiguous elements, the common reductions. */
-#include "ops/reduce/cuda/sum_args.h"
+/* reduce_sum.c - sums and means of floats over rows or contiguous elements, the common reductions. */
+#include "ops/reduce/cuda/reduce_sum_args.h"
 
 #include <stdio.h>
 
 #include "gradus/ops.h"
 #include "ops/reduce/cuda/reduce.h"
 
-static gd_cuda_kernel sum_columns = GD_CUDA_KERNEL("reduce/sum", "gd_sum_columns"),
-                      sum_runs = GD_CUDA_KERNEL("reduce/sum", "gd_sum_runs"),
-                      sum_parts = GD_CUDA_KERNEL("reduce/sum", "gd_sum_parts");
+static gd_cuda_kernel sum_columns = GD_CUDA_KERNEL("reduce/reduce_sum", "gd_sum_columns"),
+                      sum_runs = GD_CUDA_KERNEL("reduce/reduce_sum", "gd_sum_runs"),
+                      sum_parts = GD_CUDA_KERNEL("reduce/reduce_sum", "gd_sum_parts");
 
 enum {
     THREADS = GD_CUDA_SUM_THREADS,
@@ -162,4 +162,4 @@ DENSE_SUM(mean, (double)r.size)
  * warp or a block for each result.
  */
 
-#include "ops/reduce/cuda/sum.gen.h"
+#include "ops/reduce/cuda/reduce_sum.gen.h"

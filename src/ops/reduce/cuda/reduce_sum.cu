@@ -1,9 +1,9 @@
-/* sum.cu - sums of floats over the rows of a matrix or over contiguous elements.
+/* reduce_sum.cu - sums of floats over the rows of a matrix or over contiguous elements.
  *
  * A thread adds up to 8 elements as a tree in f32 (f64 for f64), and these sums in f64. The order
  * depends on the shape alone.
  */
-#include "ops/reduce/cuda/sum_args.h"
+#include "ops/reduce/cuda/reduce_sum_args.h"
 
 #include "backend/cuda/last_block.cuh"
 #include "backend/cuda/pack.cuh"

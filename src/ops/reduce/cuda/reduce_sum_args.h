@@ -1,6 +1,6 @@
-/* sum_args.h - parameters of the kernels in sum.cu. */
-#ifndef GRADUS_OPS_REDUCE_CUDA_SUM_ARGS_H
-#define GRADUS_OPS_REDUCE_CUDA_SUM_ARGS_H
+/* reduce_sum_args.h - parameters of the kernels in reduce_sum.cu. */
+#ifndef GRADUS_OPS_REDUCE_CUDA_REDUCE_SUM_ARGS_H
+#define GRADUS_OPS_REDUCE_CUDA_REDUCE_SUM_ARGS_H
 
 #include "backend/cuda/view.h"
 

@@ -6,7 +6,7 @@
  */
 #include "ops/softmax/cuda/softmax_args.h"
 
-#include "ops/softmax/cuda/online.cuh"
+#include "ops/softmax/cuda/softmax_online.cuh"
 
 /* Vectors of a row that a thread keeps: at most 32 elements. */
 template <typename T, int N> struct row_vectors {

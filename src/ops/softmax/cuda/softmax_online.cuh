@@ -1,6 +1,6 @@
-/* online.cuh - the largest element of a row and the sum of exp(x - largest), in one pass. */
-#ifndef GRADUS_OPS_SOFTMAX_CUDA_ONLINE_CUH
-#define GRADUS_OPS_SOFTMAX_CUDA_ONLINE_CUH
+/* softmax_online.cuh - the largest element of a row and the sum of exp(x - largest), in one pass. */
+#ifndef GRADUS_OPS_SOFTMAX_CUDA_SOFTMAX_ONLINE_CUH
+#define GRADUS_OPS_SOFTMAX_CUDA_SOFTMAX_ONLINE_CUH
 
 #include "backend/cuda/pack.cuh"
 

@@ -1,4 +1,4 @@
-/* test_cuda_convolution.c - f32 convolutions on CUDA have the results of the CPU for shapes that
+/* test_cuda_conv.c - f32 convolutions on CUDA have the results of the CPU for shapes that
  * choose each kernel, and plans join the gradients of a convolution. */
 #include <string.h>
 

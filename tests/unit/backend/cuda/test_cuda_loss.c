@@ -1,4 +1,4 @@
-/* test_cuda_losses.c - a cross-entropy and its gradient in a plan on CUDA: one launch for both, with
+/* test_cuda_loss.c - a cross-entropy and its gradient in a plan on CUDA: one launch for both, with
  * the results of the CPU. */
 #include "compare.h"
 #include "cuda_child.h"

@@ -1,4 +1,4 @@
-/* test_cuda_products.c - small f32 products on CUDA: all layouts, epilogues, parts of the depth, and
+/* test_cuda_matmul.c - small f32 products on CUDA: all layouts, epilogues, parts of the depth, and
  * the launches of a training step. */
 #include <math.h>
 
