@@ -1,6 +1,6 @@
 /* conv.c - convolution and transposed convolution over one, two or three axes.
  *
- * All ops compute the bilinear form of conv.h. Its three directions are the internal ops
+ * All ops compute the bilinear form of conv_problem.h. Its three directions are the internal ops
  * conv_forward, conv_grad_input and conv_grad_weight. The gradients of each are the other two, so
  * these three express gradients of any order.
  */
@@ -16,35 +16,18 @@ enum { AXES = GD_CONV_AXES };
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-/* The options of any op in this file, by axis (depth, height, width). */
-typedef struct {
-    int64_t stride[AXES], padding[AXES], dilation[AXES], output_padding[AXES];
-    int64_t dims[AXES]; /* spatial sizes of the result; only internal ops have this option */
-    int64_t groups;
-    gd_word pad_mode;
-} conv_options;
-
 /* Reads an op's options struct by the names in its record. */
-static gd_status read_options(const gd_op *op, const void *attrs, int n, conv_options *o) {
-    *o = (conv_options){
-        .stride = {1, 1, 1}, .dilation = {1, 1, 1}, .dims = {1, 1, 1}, .pad_mode = GD_EXPLICIT};
+static gd_status read_options(const gd_op *op, const void *attrs, int n, gd_conv_options *o) {
+    *o = gd_conv_default_options();
     for (int i = 0; i < op->n_attrs; i++) {
-        const gd_op_attr *a = &op->attrs[i];
-        const void *field = (const char *)attrs + a->offset;
-        int64_t *to = NULL;
-        if (strcmp(a->name, "groups") == 0) o->groups = *(const int64_t *)field;
-        else if (strcmp(a->name, "pad_mode") == 0) o->pad_mode = *(const gd_word *)field;
-        else if (strcmp(a->name, "stride") == 0) to = o->stride;
-        else if (strcmp(a->name, "padding") == 0) to = o->padding;
-        else if (strcmp(a->name, "dilation") == 0) to = o->dilation;
-        else if (strcmp(a->name, "output_padding") == 0) to = o->output_padding;
-        else if (strcmp(a->name, "dims") == 0) to = o->dims;
-        if (to) GD_TRY(gd_spatial_read(a, attrs, n, to));
+        int64_t *list = gd_conv_list_of(o, op->attrs[i].name);
+        if (list) GD_TRY(gd_spatial_read(&op->attrs[i], attrs, n, list));
+        else gd_conv_read_scalar(&op->attrs[i], attrs, o);
     }
     return GD_OK;
 }
 
-static gd_status check_options(const conv_options *o, int n) {
+static gd_status check_options(const gd_conv_options *o, int n) {
     for (int a = AXES - n; a < AXES; a++) {
         if (o->stride[a] < 1)
             return gd_op_fail(GD_E_ARGUMENT, "stride is %lld; it must be at least 1",
@@ -68,33 +51,11 @@ static gd_status check_options(const conv_options *o, int n) {
     return GD_OK;
 }
 
-/* The padding before the first element. If the total is odd, the end gets one more, as in
- * PyTorch. */
-static int64_t zeros_before(const conv_options *o, int axis, int64_t kernel) {
-    return o->pad_mode == GD_SAME ? o->dilation[axis] * (kernel - 1) / 2 : o->padding[axis];
-}
-
 gd_conv gd_conv_of(const gd_kernel_call *k, const gd_view *x, const gd_view *w, const gd_view *y) {
-    int n = w->rank - 2, channels = x->rank - n - 1;
-    gd_conv c = {.batch = channels == 1 ? x->dims[0] : 1, .ci = w->dims[1]};
-    conv_options o;
-    read_options(k->op, k->attrs, n, &o);
-    c.groups = o.groups;
-    c.co = w->dims[0] / o.groups;
-    for (int a = 0; a < AXES; a++) {
-        int d = a - (AXES - n); /* the op's own axis; negative if it has none */
-        c.in[a] = d < 0 ? 1 : x->dims[channels + 1 + d];
-        c.out[a] = d < 0 ? 1 : y->dims[channels + 1 + d];
-        c.kernel[a] = d < 0 ? 1 : w->dims[2 + d];
-        c.stride[a] = o.stride[a];
-        c.dilation[a] = o.dilation[a];
-        c.before[a] = zeros_before(&o, a, c.kernel[a]);
-        /* kernels test for 1: steps between the windows or taps do not matter if there is only
-         * one */
-        if (c.out[a] == 1) c.stride[a] = 1;
-        if (c.kernel[a] == 1) c.dilation[a] = 1;
-    }
-    return c;
+    gd_conv_options o = gd_conv_default_options();
+    for (int i = 0; i < k->op->n_attrs; i++)
+        gd_conv_read_option(&k->op->attrs[i], k->attrs, w->rank - 2, &o);
+    return gd_conv_with(&o, x, w, y);
 }
 
 /* --- shapes ----------------------------------------------------------------------------------- */
@@ -129,13 +90,13 @@ static gd_status need_bias(const gd_tensor *b, const gd_tensor *x, int64_t chann
 static gd_status fail_overflow(void) { return gd_op_fail(GD_E_OVERFLOW, "sizes overflow"); }
 
 /* dilation * (kernel - 1) + 1: the elements of x that a window spans. */
-static bool window_span(const conv_options *o, int axis, int64_t kernel, int64_t *span) {
+static bool window_span(const gd_conv_options *o, int axis, int64_t kernel, int64_t *span) {
     return gd_mul_i64(o->dilation[axis], kernel - 1, span) && gd_add_i64(*span, 1, span);
 }
 
 /* Checks that positions in x up to the last tap of the last window do not overflow. The limit
  * leaves room for the address arithmetic of vector kernels. */
-static gd_status check_reach(const conv_options *o, int axis, int64_t windows, int64_t kernel) {
+static gd_status check_reach(const gd_conv_options *o, int axis, int64_t windows, int64_t kernel) {
     const int64_t limit = INT64_C(1) << 50;
     int64_t begin = 0, span = 0;
     if ((windows > 1 && !gd_mul_i64(windows - 1, o->stride[axis], &begin)) ||
@@ -146,7 +107,7 @@ static gd_status check_reach(const conv_options *o, int axis, int64_t windows, i
 }
 
 /* The number of windows in `in` elements and their padding. */
-static gd_status output_size(const conv_options *o, int axis, int64_t in, int64_t kernel,
+static gd_status output_size(const gd_conv_options *o, int axis, int64_t in, int64_t kernel,
                              int64_t *out) {
     int64_t span, padding;
     if (!window_span(o, axis, kernel, &span)) return fail_overflow();
@@ -167,7 +128,7 @@ static gd_status output_size(const conv_options *o, int axis, int64_t in, int64_
 static gd_status infer_forward(gd_infer *i, int n) {
     const gd_tensor *x = i->in[0], *w = i->in[1], *b = i->n_in > 2 ? i->in[2] : NULL;
     gd_meta *y = &i->out[0];
-    conv_options o;
+    gd_conv_options o;
     int64_t channels;
     GD_TRY(read_options(i->op, i->attrs, n, &o));
     GD_TRY(check_options(&o, n));
@@ -188,7 +149,7 @@ static gd_status infer_forward(gd_infer *i, int n) {
 static gd_status infer_transposed(gd_infer *i, int n) {
     const gd_tensor *x = i->in[0], *w = i->in[1], *b = i->n_in > 2 ? i->in[2] : NULL;
     gd_meta *y = &i->out[0];
-    conv_options o;
+    gd_conv_options o;
     int64_t channels;
     GD_TRY(read_options(i->op, i->attrs, n, &o));
     GD_TRY(check_options(&o, n));
@@ -226,7 +187,7 @@ static gd_status infer_transposed(gd_infer *i, int n) {
 
 /* Reads and checks the options of an internal op, whose `dims` are the spatial sizes of the
  * result. */
-static gd_status read_internal_options(gd_infer *i, conv_options *o, int *n) {
+static gd_status read_internal_options(gd_infer *i, gd_conv_options *o, int *n) {
     const gd_shape *dims = i->attrs; /* the first attribute of each internal op */
     *n = dims->rank;
     if (*n < 1 || *n > AXES)
@@ -243,7 +204,7 @@ static gd_status read_internal_options(gd_infer *i, conv_options *o, int *n) {
 
 /* The result has the rank and dtype of `like`, these channels, and the spatial sizes of o->dims. */
 static void set_result_meta(gd_meta *y, const gd_tensor *like, int n, int64_t channels,
-                            const conv_options *o) {
+                            const gd_conv_options *o) {
     gd_meta_like(y, like);
     y->dims[like->rank - n - 1] = channels;
     memcpy(y->dims + like->rank - n, o->dims + AXES - n, (size_t)n * sizeof *y->dims);
@@ -252,30 +213,30 @@ static void set_result_meta(gd_meta *y, const gd_tensor *like, int n, int64_t ch
 /* --- gradients -------------------------------------------------------------------------------- */
 
 /* The options of a call with pad_mode resolved: `padding` is that before the first element. */
-static conv_options resolved_options(const gd_op *op, const void *attrs, const gd_tensor *w,
-                                     int n) {
-    conv_options o;
+static gd_conv_options resolved_options(const gd_op *op, const void *attrs, const gd_tensor *w,
+                                        int n) {
+    gd_conv_options o;
     read_options(op, attrs, n, &o);
     for (int d = 0; o.pad_mode == GD_SAME && d < n; d++)
-        o.padding[AXES - n + d] = zeros_before(&o, AXES - n + d, w->dims[2 + d]);
+        o.padding[AXES - n + d] = gd_conv_zeros_before(&o, AXES - n + d, w->dims[2 + d]);
     return o;
 }
 
 /* The three directions as calls; the result has the spatial sizes of `like`. */
 static gd_tensor *call_forward(gd_tensor *x, gd_tensor *w, const gd_tensor *like,
-                               const conv_options *o, int n) {
+                               const gd_conv_options *o, int n) {
     return gd_conv_forward(x, w, gd_spatial_dims(like, n), gd_spatial_list(o->stride, n),
                            gd_spatial_list(o->padding, n), gd_spatial_list(o->dilation, n),
                            o->groups);
 }
 static gd_tensor *call_grad_input(gd_tensor *y, gd_tensor *w, const gd_tensor *like,
-                                  const conv_options *o, int n) {
+                                  const gd_conv_options *o, int n) {
     return gd_conv_grad_input(y, w, gd_spatial_dims(like, n), gd_spatial_list(o->stride, n),
                               gd_spatial_list(o->padding, n), gd_spatial_list(o->dilation, n),
                               o->groups);
 }
 static gd_tensor *call_grad_weight(gd_tensor *x, gd_tensor *y, const gd_tensor *like,
-                                   const conv_options *o, int n) {
+                                   const gd_conv_options *o, int n) {
     return gd_conv_grad_weight(x, y, gd_spatial_dims(like, n), gd_spatial_list(o->stride, n),
                                gd_spatial_list(o->padding, n), gd_spatial_list(o->dilation, n),
                                o->groups);
@@ -304,7 +265,7 @@ static double transposed_macs(const gd_op_shapes *s) {
 
 /* The windows of x: `out` of them along each axis, with the kernel sizes of w, or of o->dims if
  * w is NULL. */
-static gd_window_form window_form(const conv_options *o, const gd_tensor *w, const int64_t *out,
+static gd_window_form window_form(const gd_conv_options *o, const gd_tensor *w, const int64_t *out,
                                   int n) {
     gd_window_form f;
     memcpy(f.before, o->padding, sizeof f.before);
@@ -326,7 +287,7 @@ static gd_tensor *add_bias(gd_tensor *y, gd_tensor *b, const gd_tensor *x, int n
 
 static gd_tensor *forward_body(const gd_expansion *e, int n) {
     gd_tensor *x = e->x[0], *w = e->x[1];
-    const conv_options o = resolved_options(e->op, e->attrs, w, n);
+    const gd_conv_options o = resolved_options(e->op, e->attrs, w, n);
     int64_t out[AXES];
     for (int d = 0; d < n; d++) /* the infer rule has checked them */
         output_size(&o, AXES - n + d, x->dims[x->rank - n + d], w->dims[2 + d], &out[d]);
@@ -353,7 +314,7 @@ static gd_status convNd_infer(gd_infer *i) {
 }
 static void convNd_vjp(gd_vjp *v) {
     const int n = gd_spatial_axes(v->op, v->attrs);
-    const conv_options o = resolved_options(v->op, v->attrs, v->x[1], n);
+    const gd_conv_options o = resolved_options(v->op, v->attrs, v->x[1], n);
     if (v->needs[0]) v->gx[0] = call_grad_input(v->gy[0], v->x[1], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = call_grad_weight(v->x[0], v->gy[0], v->x[1], &o, n);
     if (v->n_in > 2 && v->needs[2]) v->gx[2] = bias_gradient(v->gy[0], n);
@@ -385,7 +346,7 @@ static gd_status conv_transposeNd_infer(gd_infer *i) {
 }
 static void conv_transposeNd_vjp(gd_vjp *v) {
     const int n = gd_spatial_axes(v->op, v->attrs);
-    const conv_options o = resolved_options(v->op, v->attrs, v->x[1], n);
+    const gd_conv_options o = resolved_options(v->op, v->attrs, v->x[1], n);
     if (v->needs[0]) v->gx[0] = call_forward(v->gy[0], v->x[1], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = call_grad_weight(v->gy[0], v->x[0], v->x[1], &o, n);
     if (v->n_in > 2 && v->needs[2]) v->gx[2] = bias_gradient(v->gy[0], n);
@@ -397,7 +358,7 @@ static gd_status conv_transposeNd_reference(gd_kernel_call *k) {
 static void conv_transposeNd_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *x = e->x[0], *w = e->x[1];
-    const conv_options o = resolved_options(e->op, e->attrs, w, n);
+    const gd_conv_options o = resolved_options(e->op, e->attrs, w, n);
     const int64_t *in = x->dims + x->rank - n;
     const gd_window_form f = window_form(&o, w, in, n);
     gd_shape out = {.rank = n, .form = 1};
@@ -417,7 +378,7 @@ static void conv_transposeNd_expand(gd_expansion *e) {
  *   saves x, w
  */
 static gd_status conv_forward_infer(gd_infer *i) {
-    conv_options o;
+    gd_conv_options o;
     int n;
     int64_t channels;
     GD_TRY(read_internal_options(i, &o, &n));
@@ -431,7 +392,7 @@ static gd_status conv_forward_infer(gd_infer *i) {
 }
 static void conv_forward_vjp(gd_vjp *v) {
     int n = v->x[1]->rank - 2;
-    const conv_options o = resolved_options(v->op, v->attrs, v->x[1], n);
+    const gd_conv_options o = resolved_options(v->op, v->attrs, v->x[1], n);
     if (v->needs[0]) v->gx[0] = call_grad_input(v->gy[0], v->x[1], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = call_grad_weight(v->x[0], v->gy[0], v->x[1], &o, n);
 }
@@ -442,7 +403,7 @@ static gd_status conv_forward_reference(gd_kernel_call *k) {
 static void conv_forward_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *x = e->x[0], *w = e->x[1];
-    const conv_options o = resolved_options(e->op, e->attrs, w, n);
+    const gd_conv_options o = resolved_options(e->op, e->attrs, w, n);
     const gd_window_form f = window_form(&o, w, o.dims + AXES - n, n);
     e->y[0] = gd_as_dtype(gd_conv_output_body(x, w, &f, o.groups), (gd_dtype)x->dtype);
 }
@@ -467,7 +428,7 @@ static void conv_relu_expand(gd_expansion *e) {
  *   saves gy, w
  */
 static gd_status conv_grad_input_infer(gd_infer *i) {
-    conv_options o;
+    gd_conv_options o;
     int n;
     int64_t channels;
     GD_TRY(read_internal_options(i, &o, &n));
@@ -482,7 +443,7 @@ static gd_status conv_grad_input_infer(gd_infer *i) {
 }
 static void conv_grad_input_vjp(gd_vjp *v) {
     int n = v->x[1]->rank - 2;
-    const conv_options o = resolved_options(v->op, v->attrs, v->x[1], n);
+    const gd_conv_options o = resolved_options(v->op, v->attrs, v->x[1], n);
     if (v->needs[0]) v->gx[0] = call_forward(v->gy[0], v->x[1], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = call_grad_weight(v->gy[0], v->x[0], v->x[1], &o, n);
 }
@@ -493,7 +454,7 @@ static gd_status conv_grad_input_reference(gd_kernel_call *k) {
 static void conv_grad_input_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *gy = e->x[0], *w = e->x[1];
-    const conv_options o = resolved_options(e->op, e->attrs, w, n);
+    const gd_conv_options o = resolved_options(e->op, e->attrs, w, n);
     const gd_window_form f = window_form(&o, w, gy->dims + gy->rank - n, n);
     e->y[0] = gd_as_dtype(gd_conv_input_body(gy, w, &f, o.groups, gd_spatial_list(o.dims, n)),
                           (gd_dtype)gy->dtype);
@@ -506,7 +467,7 @@ static void conv_grad_input_expand(gd_expansion *e) {
 static gd_status conv_grad_weight_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0], *gy = i->in[1];
     gd_meta *gw = &i->out[0];
-    conv_options o;
+    gd_conv_options o;
     int n;
     GD_TRY(read_internal_options(i, &o, &n));
     int channels = x->rank - n - 1;
@@ -529,7 +490,7 @@ static gd_status conv_grad_weight_infer(gd_infer *i) {
 }
 static void conv_grad_weight_vjp(gd_vjp *v) {
     int n = gd_spatial_axes(v->op, v->attrs);
-    const conv_options o = resolved_options(v->op, v->attrs, NULL, n);
+    const gd_conv_options o = resolved_options(v->op, v->attrs, NULL, n);
     if (v->needs[0]) v->gx[0] = call_grad_input(v->x[1], v->gy[0], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = call_forward(v->x[0], v->gy[0], v->x[1], &o, n);
 }
@@ -542,7 +503,7 @@ static gd_status conv_grad_weight_reference(gd_kernel_call *k) {
 static void conv_grad_weight_expand(gd_expansion *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *x = e->x[0], *gy = e->x[1];
-    const conv_options o = resolved_options(e->op, e->attrs, NULL, n);
+    const gd_conv_options o = resolved_options(e->op, e->attrs, NULL, n);
     const gd_window_form f = window_form(&o, NULL, gy->dims + gy->rank - n, n);
     e->y[0] = gd_as_dtype(gd_conv_weight_body(x, gy, &f, o.groups, n), (gd_dtype)x->dtype);
 }

@@ -1,7 +1,7 @@
 /* conv_algorithms.h - the three convolution algorithms of the CPU backend, and what they share.
  *
- * Each has three directions (ops/conv/conv.h): forward (to y), gradient of the input (to x) and
- * gradient of the weight (to w). They take contiguous f32 or f64 tensors and a caller-provided
+ * Each has three directions (ops/conv/conv_problem.h): forward (to y), gradient of the input (to x)
+ * and gradient of the weight (to w). They take contiguous f32 or f64 tensors and a caller-provided
  * workspace. Work is partitioned into tasks by shapes alone, so the thread that computes a task,
  * and the workspace slot it uses, change no result.
  */

@@ -1,8 +1,8 @@
 /* conv_kernels.c - registers the convolution kernels and maps their operands to gd_conv_call.
  *
  * The choice of an algorithm depends on shapes and dtypes alone. Convolution, transposed
- * convolution and their gradients are three directions of one form (ops/conv/conv.h), so one set
- * of functions serves them all.
+ * convolution and their gradients are three directions of one form (ops/conv/conv_problem.h), so
+ * one set of functions serves them all.
  */
 #include "ops/conv/cpu/conv_algorithms.h"
 

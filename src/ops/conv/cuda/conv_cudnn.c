@@ -13,7 +13,7 @@
 #include "backend/cuda/graph_cudnn.h"
 #include "ops/conv/cuda/space_to_depth.h"
 
-enum { AXES = GD_CUDA_AXES, RANK = 2 + GD_CUDA_AXES };
+enum { AXES = GD_CONV_AXES, RANK = 2 + GD_CONV_AXES };
 
 /* --- layouts ---------------------------------------------------------------------------------- */
 
@@ -127,27 +127,27 @@ typedef struct operation_names {
     cudnnBackendAttributeName_t settings, x, w, y, alpha, beta;
 } operation_names;
 static const operation_names operations[] = {
-    [GD_CUDA_CONV_OUTPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    [GD_CUDA_CONV_INPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    [GD_CUDA_CONV_WEIGHT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+    [GD_CONV_TO_OUTPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    [GD_CONV_TO_INPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    [GD_CONV_TO_WEIGHT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
 static void add_scale(gd_dnn_graph *g, const gd_cuda_conv_problem *q, cudnnBackendDescriptor_t op,
@@ -180,10 +180,10 @@ static void add_convolution(gd_dnn_graph *g, const gd_cuda_conv_problem *q, bool
     const gd_dnn_tensor x = describe_tensor(q, ID_X, q->x.dims, channels_last),
                         w = describe_tensor(q, ID_W, q->w.dims, channels_last),
                         y = describe_tensor(q, ID_Y, q->y.dims, channels_last);
-    const gd_dnn_tensor *like = q->direction == GD_CUDA_CONV_INPUT ? &x : &y;
+    const gd_dnn_tensor *like = q->direction == GD_CONV_TO_INPUT ? &x : &y;
     cudnnBackendDescriptor_t tensors[] = {gd_dnn_add_tensor(g, &x), gd_dnn_add_tensor(g, &w),
                                           gd_dnn_add_tensor(g, &y)};
-    cudnnBackendDescriptor_t *result = &tensors[q->direction == GD_CUDA_CONV_INPUT ? 0 : 2],
+    cudnnBackendDescriptor_t *result = &tensors[q->direction == GD_CONV_TO_INPUT ? 0 : 2],
                              stored = *result;
     if (with_epilogue) *result = add_intermediate(g, q, like, ID_SUM);
     cudnnBackendDescriptor_t settings = add_settings(g, q), op;
@@ -361,9 +361,9 @@ static gd_status run_convolution(gd_kernel_call *call) {
     const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
     gd_cuda_conv_problem run = c->has_blocks ? gd_cuda_blocks_of(&q) : q;
     gd_cuda_conv_operand *operands[] = {&run.x, &run.w, &run.y};
-    const int result = q.direction == GD_CUDA_CONV_OUTPUT  ? OPERAND_Y
-                       : q.direction == GD_CUDA_CONV_INPUT ? OPERAND_X
-                                                           : OPERAND_W;
+    const int result = q.direction == GD_CONV_TO_OUTPUT  ? OPERAND_Y
+                       : q.direction == GD_CONV_TO_INPUT ? OPERAND_X
+                                                         : OPERAND_W;
     gd_status status = GD_OK;
     for (int i = 0; i < OPERANDS && status == GD_OK; i++) {
         if (!c->copied[i]) continue;

@@ -5,16 +5,16 @@
 #include "ops/conv/cuda/conv.h"
 #include "gradus/ops.h"
 
-enum { AXES = GD_CUDA_AXES };
+enum { AXES = GD_CONV_AXES };
 
 /* --- problems --------------------------------------------------------------------------------- */
 
-gd_cuda_conv_direction gd_cuda_conv_direction_of(const gd_op *op) {
+gd_conv_direction gd_cuda_conv_direction_of(const gd_op *op) {
     const char *name = gd_cuda_host->op_name(op);
-    if (strncmp(name, "conv_grad_weight", 16) == 0) return GD_CUDA_CONV_WEIGHT;
+    if (strncmp(name, "conv_grad_weight", 16) == 0) return GD_CONV_TO_WEIGHT;
     return strcmp(name, "conv_grad_input") == 0 || strncmp(name, "conv_transpose", 14) == 0
-               ? GD_CUDA_CONV_INPUT
-               : GD_CUDA_CONV_OUTPUT;
+               ? GD_CONV_TO_INPUT
+               : GD_CONV_TO_OUTPUT;
 }
 
 /* A view as an operand. `without_batch`: its first dim is missing. */
@@ -29,59 +29,31 @@ static gd_cuda_conv_operand operand_of(const gd_view *v, bool without_batch, int
     return o;
 }
 
-static void read_numbers(const gd_cuda_conv_problem *p, const int64_t *from, int64_t *to) {
-    for (int i = 0; i < p->axes; i++) to[AXES - p->axes + i] = from[i];
-}
-
-/* Reads the options by the names in the op's record; their first letters are compared first, because
- * this runs several times in each call. Lists begin with their numbers. */
-static void read_options(const gd_kernel_call *call, gd_cuda_conv_problem *p) {
-    gd_word pad_mode = GD_EXPLICIT;
-    const gd_op_attr *a;
-    for (int i = 0; (a = gd_cuda_host->op_attr_at(call->op, i)); i++) {
-        const void *field = (const char *)call->attrs + a->offset;
-        switch (a->name[0]) {
-        case 'g':
-            if (strcmp(a->name, "groups") == 0) p->groups = *(const int64_t *)field;
-            break;
-        case 's':
-            if (strcmp(a->name, "stride") == 0) read_numbers(p, field, p->stride);
-            break;
-        case 'd':
-            if (strcmp(a->name, "dilation") == 0) read_numbers(p, field, p->dilation);
-            break;
-        case 'p':
-            if (strcmp(a->name, "padding") == 0) read_numbers(p, field, p->before);
-            else if (strcmp(a->name, "pad_mode") == 0) pad_mode = *(const gd_word *)field;
-            break;
-        default: break;
-        }
-    }
-    for (int i = 0; pad_mode == GD_SAME && i < AXES; i++)
-        p->before[i] = p->dilation[i] * (p->w.dims[2 + i] - 1) / 2;
-}
-
 gd_cuda_conv_problem gd_cuda_conv_problem_of(const gd_kernel_call *call) {
     gd_cuda_conv_problem p = {.direction = gd_cuda_conv_direction_of(call->op),
-                              .dtype = call->out[0].dtype,
-                              .stride = {1, 1, 1},
-                              .dilation = {1, 1, 1}};
+                              .dtype = call->out[0].dtype};
     const gd_view *result = &call->out[0];
-    const gd_view *x = p.direction == GD_CUDA_CONV_INPUT ? result : &call->in[0],
-                  *w = p.direction == GD_CUDA_CONV_WEIGHT ? result : &call->in[1],
-                  *y = p.direction == GD_CUDA_CONV_OUTPUT  ? result
-                       : p.direction == GD_CUDA_CONV_INPUT ? &call->in[0]
-                                                           : &call->in[1];
+    const gd_view *x = p.direction == GD_CONV_TO_INPUT ? result : &call->in[0],
+                  *w = p.direction == GD_CONV_TO_WEIGHT ? result : &call->in[1],
+                  *y = p.direction == GD_CONV_TO_OUTPUT  ? result
+                       : p.direction == GD_CONV_TO_INPUT ? &call->in[0]
+                                                         : &call->in[1];
     p.axes = w->rank - 2;
     p.x = operand_of(x, x->rank == p.axes + 1, p.axes);
     p.w = operand_of(w, false, p.axes);
     p.y = operand_of(y, y->rank == p.axes + 1, p.axes);
-    read_options(call, &p);
-    p.ci = p.w.dims[1];
-    p.co = p.w.dims[0] / p.groups;
-    for (int a = 0; a < AXES; a++) { /* steps do not matter if there is only one window or tap */
-        if (p.y.dims[2 + a] == 1) p.stride[a] = 1;
-        if (p.w.dims[2 + a] == 1) p.dilation[a] = 1;
+    const gd_op_attr *option;
+    gd_conv_options o = gd_conv_default_options();
+    for (int i = 0; (option = gd_cuda_host->op_attr_at(call->op, i)); i++)
+        gd_conv_read_option(option, call->attrs, p.axes, &o);
+    const gd_conv c = gd_conv_with(&o, x, w, y);
+    p.groups = c.groups;
+    p.ci = c.ci;
+    p.co = c.co;
+    for (int a = 0; a < AXES; a++) {
+        p.stride[a] = c.stride[a];
+        p.dilation[a] = c.dilation[a];
+        p.before[a] = c.before[a];
     }
     if (call->n_in > 2 && call->in[2].data) p.bias = &call->in[2];
     p.relu = strcmp(gd_cuda_host->op_name(call->op), "conv_relu") == 0;
@@ -223,10 +195,10 @@ gd_cuda_conv_sizes gd_cuda_conv_sizes_of(const gd_cuda_conv_problem *q) {
                   x_elements = q->x.dims[0] * gd_cuda_conv_positions(&q->x),
                   y_elements = q->y.dims[0] * gd_cuda_conv_positions(&q->y);
     switch (q->direction) {
-    case GD_CUDA_CONV_INPUT:
+    case GD_CONV_TO_INPUT:
         return (gd_cuda_conv_sizes){q->ci, x_elements, q->co * taps,
                                     q->stride[0] > 1 || q->stride[1] > 1 || q->stride[2] > 1};
-    case GD_CUDA_CONV_WEIGHT: return (gd_cuda_conv_sizes){q->co, q->ci * taps, y_elements, false};
+    case GD_CONV_TO_WEIGHT: return (gd_cuda_conv_sizes){q->co, q->ci * taps, y_elements, false};
     default: return (gd_cuda_conv_sizes){q->co, y_elements, q->ci * taps, false};
     }
 }
@@ -243,8 +215,8 @@ gd_cuda_conv gd_cuda_conv_product_of(const gd_cuda_conv_problem *q) {
         p.bias = q->bias->data;
         p.bias_stride = q->bias->strides[0];
     }
-    if (q->direction == GD_CUDA_CONV_OUTPUT) set_output_product(q, &p);
-    else if (q->direction == GD_CUDA_CONV_INPUT) set_input_product(q, &p);
+    if (q->direction == GD_CONV_TO_OUTPUT) set_output_product(q, &p);
+    else if (q->direction == GD_CONV_TO_INPUT) set_input_product(q, &p);
     else set_weight_product(q, &p);
     const int last = p.depth.size[2] > 1 ? 2 : p.depth.size[1] > 1 ? 1 : 0; /* varies fastest */
     const long long step = p.depth.size[last] > 1 ? p.a_axis[last] : p.a_major;

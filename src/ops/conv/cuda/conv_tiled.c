@@ -7,7 +7,7 @@
 #include "ops/conv/cuda/conv.h"
 
 enum {
-    AXES = GD_CUDA_AXES,
+    AXES = GD_CONV_AXES,
     PHASES = GD_CUDA_CONV_PHASES,
     LONG_SUM = 1024, /* products that a thread sums at most if its tile does not fold sums */
 };
@@ -108,7 +108,7 @@ static void set_phases(const gd_cuda_conv_problem *q, const gd_cuda_conv *p,
 
 /* Whether windows reach beyond the images. */
 static bool reaches_outside(const gd_cuda_conv_problem *q) {
-    bool outside = q->direction == GD_CUDA_CONV_INPUT;
+    bool outside = q->direction == GD_CONV_TO_INPUT;
     for (int a = 1; a < AXES; a++)
         outside = outside || q->before[a] != 0 ||
                   (q->y.dims[2 + a] - 1) * q->stride[a] + (q->w.dims[2 + a] - 1) * q->dilation[a] >=

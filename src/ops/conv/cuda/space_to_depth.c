@@ -6,7 +6,7 @@
 enum { Y = 1, X = 2, MAX_CHANNELS = 4, CHANNEL_STEP = 8 };
 
 bool gd_cuda_blocks_pay(const gd_cuda_conv_problem *q) {
-    return gd_cuda_element_size(q->dtype) == 2 && q->direction != GD_CUDA_CONV_INPUT &&
+    return gd_cuda_element_size(q->dtype) == 2 && q->direction != GD_CONV_TO_INPUT &&
            q->axes == 2 && q->groups == 1 && q->ci <= MAX_CHANNELS && q->stride[Y] == 2 &&
            q->stride[X] == 2 && q->dilation[Y] == 1 && q->dilation[X] == 1 &&
            q->w.dims[2 + Y] > 2 && q->w.dims[2 + X] > 2;
