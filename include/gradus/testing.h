@@ -1,5 +1,5 @@
-/* testing.h - switches for tests: failing allocations, reference kernels and op bodies. They affect
- * the process. */
+/* testing.h - switches for tests and benchmarks: failing allocations, reference kernels, op bodies and
+ * kernels by name. They affect the process. */
 #ifndef GRADUS_TESTING_H
 #define GRADUS_TESTING_H
 
@@ -22,6 +22,11 @@ GD_API void gd_set_reference_kernels(bool on);
 /* Runs every op that has a body in other ops as its body, as GRADUS_KERNELS=bodies does and as a
  * device without a kernel for it would. */
 GD_API void gd_set_op_bodies(bool on);
+
+/* Runs calls of an op by its kernel of this name where that one matches, and otherwise by the next one,
+ * as GRADUS_KERNELS=conv2d.gemm does. The texts must stay valid; NULL: no kernel is preferred. No other
+ * thread may call ops meanwhile. */
+GD_API void gd_set_kernel(const char *op, const char *kernel);
 
 /* The number of allocations by the library while a fault was set. */
 GD_API int64_t gd_fault_allocations(void);

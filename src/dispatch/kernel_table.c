@@ -15,6 +15,8 @@ static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;
 GD_INNER_MUTEX_AT_FORK(kernel_lock)
 static bool reference_only; /* GRADUS_KERNELS=reference */
 static bool bodies_only;    /* GRADUS_KERNELS=bodies */
+/* The kernel that gd_set_kernel prefers: of this op, and its name. */
+static const char *preferred_op, *preferred_kernel;
 
 /* Kernels for all elementwise ops: those registered for op "elementwise". */
 static gd_kernel_list elementwise_kernels[GD_DEVICE_KINDS];
@@ -72,10 +74,22 @@ gd_status gd_kernel_insert(const gd_op *op, const gd_kernel *kernel) {
     return GD_OK;
 }
 
+/* "OP.KERNEL" */
+static void read_preferred(const char *text) {
+    static char name[128];
+    const int length = snprintf(name, sizeof name, "%s", text);
+    char *dot = strchr(name, '.');
+    if (!dot || length >= (int)sizeof name) return;
+    *dot = 0;
+    preferred_op = name;
+    preferred_kernel = dot + 1;
+}
+
 void gd_read_kernels(void) {
     const char *which = getenv("GRADUS_KERNELS");
     reference_only = which && strcmp(which, "reference") == 0;
     bodies_only = which && strcmp(which, "bodies") == 0;
+    if (which) read_preferred(which);
     for (int f = 0; f < gd_op_file_count; f++)
         for (int i = 0; i < gd_op_files[f].count; i++) {
             const gd_op *op = gd_op_files[f].ops[i];
@@ -107,9 +121,19 @@ static bool takes_dtype(const gd_kernel *k, const gd_kernel_call *call) {
     return !k->dtypes || (k->dtypes >> call->out[0].dtype & 1);
 }
 
+/* Whether the preferred kernel comes after kernel i. */
+static bool is_passed_over(const gd_kernel_list *list, int i) {
+    for (i++; i < list->count; i++)
+        if (strcmp(list->entries[i]->op, preferred_op) == 0 &&
+            strcmp(list->entries[i]->variant, preferred_kernel) == 0)
+            return true;
+    return false;
+}
+
 /* Whether kernel i of the list can run the call. */
 static inline bool kernel_matches(const gd_kernel_list *list, int i, const gd_kernel_call *call) {
     const gd_kernel *k = list->entries[i];
+    if (preferred_kernel && is_passed_over(list, i)) return false;
     if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) return false;
     return takes_dtype(k, call) && (!k->match || k->match(call));
 }
@@ -184,6 +208,12 @@ void gd_set_reference_kernels(bool on) {
 void gd_set_op_bodies(bool on) {
     gd_table_init();
     bodies_only = on;
+}
+
+void gd_set_kernel(const char *op, const char *kernel) {
+    gd_table_init();
+    preferred_op = op;
+    preferred_kernel = op ? kernel : NULL;
 }
 
 const gd_kernel *gd_op_kernel_at(const gd_op *op, const char *device_kind, int index) {

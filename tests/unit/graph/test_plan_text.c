@@ -5,6 +5,7 @@
 
 #include "clean_test.h"
 #include "gradus/gradus.h"
+#include "gradus/testing.h"
 #include "test.h"
 
 static gd_tensors convolve(gd_tensors in, void *data) {
@@ -58,6 +59,27 @@ CLEAN_TEST(the_text_of_a_plan_says_what_the_kernel_of_a_step_has_chosen) {
     text = plan_of(convolve, gd_ones(gd_dims(1, 64, 8, 8)), gd_ones(gd_dims(64, 64, 3, 3)));
     CHECK_SAYING(ends_with(step_line(text, "conv2d"), "  by winograd: tiles 2x2"), "%s", text);
     free(text);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+CLEAN_TEST(a_preferred_kernel_runs_where_it_matches) {
+    GD_SCOPE;
+    gd_tensor *x = gd_ones(gd_dims(1, 64, 34, 34)), *w = gd_ones(gd_dims(64, 64, 3, 3));
+    static const char *const kernels[][3] = {
+        /* op, kernel, what runs */
+        {"conv2d", "gemm", "  by gemm"},
+        {"conv2d", "reference", "  by reference, with 3 copies of operands"},
+        {"conv2d", "direct", "  by winograd: tiles 4x4"}, /* it does not match */
+        {"conv2d", "none", "  by winograd: tiles 4x4"},
+        {"conv1d", "gemm", "  by winograd: tiles 4x4"},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        gd_set_kernel(kernels[i][0], kernels[i][1]);
+        char *text = plan_of(convolve, x, w);
+        CHECK_SAYING(ends_with(step_line(text, "conv2d"), kernels[i][2]), "%s", text);
+        free(text);
+    }
+    gd_set_kernel(NULL, NULL);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
