@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "gradus/tensor.h"
+
 /* The current time in nanoseconds. */
 double bench_now(void);
 
@@ -41,6 +43,20 @@ void bench_report(const char *name, double value, double spread, const char *uni
 /* Times one op: its name, then shapes and options. Returns the exit status. */
 int bench_one_op(int argc, char **argv);
 
+/* A call of an op by its name. */
+enum { BENCH_TENSORS = 16 };
+typedef struct bench_call {
+    const char *op;
+    gd_tensor *inputs[BENCH_TENSORS], *by[BENCH_TENSORS]; /* by: the float inputs */
+    int n_inputs, n_by;
+    char options[512];
+    gd_tensor *gradient; /* of the result */
+} bench_call;
+
+/* Adds an input, "1024,64", or an option, "axis=1". False: the text is neither. */
+bool bench_add_argument(bench_call *c, const char *text);
+gd_tensor *bench_run_call(const bench_call *c);
+
 /* All benchmarks; each file defines one such list. */
 typedef struct bench_entry {
     const char *name;
@@ -48,6 +64,7 @@ typedef struct bench_entry {
 } bench_entry;
 extern const bench_entry bench_eager[], bench_memory[], bench_math[], bench_product[],
     bench_network[], bench_sequence[], bench_plan[], bench_fuse[], bench_fusion[], bench_resnet[],
-    bench_precision[], bench_transforms[], bench_loader[], bench_fit[], bench_scale[];
+    bench_precision[], bench_transforms[], bench_loader[], bench_fit[], bench_scale[],
+    bench_variants[];
 
 #endif

@@ -159,7 +159,8 @@ int main(int argc, char **argv) {
              "With --op: times one op and its gradients, e.g. bench --op conv2d 8,64,56,56 "
              "64,64,3,3 "
              "padding=1;\n"
-             "i64:32,10 is an input of integers, none an absent one.");
+             "i64:32,10 is an input of zeros, i64<9:32,10 one of integers below 9, none an absent "
+             "one.");
         return 0;
     }
     char out[4096];
@@ -175,9 +176,9 @@ int main(int argc, char **argv) {
         return 1;
     }
     const bench_entry *const lists[] = {
-        bench_eager,     bench_memory,     bench_math,   bench_product, bench_network,
-        bench_sequence,  bench_plan,       bench_fuse,   bench_fusion,  bench_resnet,
-        bench_precision, bench_transforms, bench_loader, bench_fit,     bench_scale};
+        bench_eager,  bench_memory, bench_math,   bench_product, bench_network,   bench_sequence,
+        bench_plan,   bench_fuse,   bench_fusion, bench_resnet,  bench_precision, bench_transforms,
+        bench_loader, bench_fit,    bench_scale,  bench_variants};
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (const bench_entry *e = lists[l]; e->name; e++)
             if (is_selected(e->name, argv + first, argc - first)) failures += run_in_child(e);

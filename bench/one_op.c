@@ -6,21 +6,14 @@
 #include "bench.h"
 #include "gradus/gradus.h"
 
-enum { MAX_TENSORS = 16 };
-
-typedef struct {
-    const char *name;
-    gd_tensor *inputs[MAX_TENSORS], *by[MAX_TENSORS]; /* by: the float inputs */
-    int n_inputs, n_by;
-    char options[512];
-    gd_tensor *gradient; /* of the result */
-} op_call;
-
-/* "1024,64" or "i64:32,10": standard normal floats, integers that are all 0. "none": absent. */
+/* "1024,64" or "i64:32,10": standard normal floats, integers that are all 0. "i64<9:32,10": integers
+ * from 0 to 8. "none": absent. */
 static gd_tensor *parse_input(const char *text) {
-    const char *colon = strchr(text, ':');
+    const char *colon = strchr(text, ':'), *below = strchr(text, '<');
     char dtype_name[16] = "f32";
-    if (colon) snprintf(dtype_name, sizeof dtype_name, "%.*s", (int)(colon - text), text);
+    if (colon)
+        snprintf(dtype_name, sizeof dtype_name, "%.*s", (int)((below ? below : colon) - text),
+                 text);
     const gd_dtype dtype = gd_dtype_from_name(dtype_name);
     gd_shape dims = {.form = 1};
     for (const char *s = colon ? colon + 1 : text; *s && dims.rank < GD_MAX_RANK;) {
@@ -30,17 +23,18 @@ static gd_tensor *parse_input(const char *text) {
         s = *end ? end + 1 : end;
     }
     if (dtype == GD_DTYPE_NONE) return NULL;
+    if (colon && below) return gd_randint(dims, 0, strtoll(below + 1, NULL, 10), .dtype = dtype);
     const bool is_float = dtype == GD_F32 || dtype == GD_F64 || dtype == GD_F16 || dtype == GD_BF16;
     return is_float ? gd_cast(gd_randn(dims), dtype) : gd_zeros(dims, .dtype = dtype);
 }
 
-static bool add_argument(op_call *c, const char *text) {
+bool bench_add_argument(bench_call *c, const char *text) {
     if (strchr(text, '=')) {
         const size_t used = strlen(c->options);
         return snprintf(c->options + used, sizeof c->options - used, "%s ", text) <
                (int)(sizeof c->options - used);
     }
-    if (c->n_inputs == MAX_TENSORS) return false;
+    if (c->n_inputs == BENCH_TENSORS) return false;
     const bool absent = strcmp(text, "none") == 0;
     gd_tensor *t = absent ? NULL : parse_input(text);
     if (!absent && (!t || gd_tensor_is_error(t))) return false;
@@ -51,28 +45,28 @@ static bool add_argument(op_call *c, const char *text) {
     return true;
 }
 
-static gd_tensor *call_op(const op_call *c) {
-    return gd_call(c->name, ((gd_tensors){(gd_tensor **)(uintptr_t)c->inputs, c->n_inputs}),
+gd_tensor *bench_run_call(const bench_call *c) {
+    return gd_call(c->op, ((gd_tensors){(gd_tensor **)(uintptr_t)c->inputs, c->n_inputs}),
                    c->options);
 }
 static void run_forward(void *arg) {
     GD_SCOPE;
     GD_NO_GRAD;
-    call_op(arg);
+    bench_run_call(arg);
 }
 static void run_backward(void *arg) {
     GD_SCOPE;
-    op_call *c = arg;
-    gd_tensor *y = call_op(c);
+    bench_call *c = arg;
+    gd_tensor *y = bench_run_call(c);
     gd_grad(gd_list(y), ((gd_tensors){c->by, c->n_by}), .gradients = gd_list(c->gradient),
             .allow_unused = true);
 }
 
 int bench_one_op(int argc, char **argv) {
     GD_SCOPE;
-    op_call c = {.name = argv[0]};
+    bench_call c = {.op = argv[0]};
     for (int i = 1; i < argc; i++)
-        if (!add_argument(&c, argv[i])) {
+        if (!bench_add_argument(&c, argv[i])) {
             fprintf(stderr,
                     "bench: '%s' is neither a shape such as 1024,64 or i64:32,10 nor an "
                     "option such as axis=1\n",
@@ -80,11 +74,11 @@ int bench_one_op(int argc, char **argv) {
             return 1;
         }
     for (int i = 0; i < c.n_by; i++) gd_requires_grad(c.by[i]);
-    gd_tensor *y = call_op(&c);
+    gd_tensor *y = bench_run_call(&c);
     double spread;
     if (!gd_failed()) {
         double ns = bench_time(run_forward, &c, &spread);
-        printf("%s on %d threads: %.4g ms (quartiles %.2g apart)\n", c.name, gd_num_threads(),
+        printf("%s on %d threads: %.4g ms (quartiles %.2g apart)\n", c.op, gd_num_threads(),
                ns / 1e6, spread / 1e6);
     }
     if (!gd_failed() && c.n_by > 0 && gd_tensor_requires_grad(y)) {
