@@ -59,7 +59,7 @@ static void print_dtypes(FILE *out, const gd_kernel_source *s, bool any_dtypes) 
     }
 }
 
-/* The constructor, which reads the parameters: tensors of one element, then numbers. */
+/* The constructor, which reads the parameters: tensors of one element, then scalars. */
 static void print_parameters(FILE *out, const gd_kernel_source *s, const char *name) {
     const gd_ir *ir = s->ir;
     for (int i = 0; i < ir->n_params; i++) fprintf(out, "    s_%s p%d;\n", s->type, i);

@@ -45,7 +45,7 @@ typedef enum gd_cuda_row_layout {
     GD_CUDA_ROW_VECTORS,  /* contiguous, and all vectors are aligned */
     GD_CUDA_ROW_SHARED,   /* the same, and all rows are one row: a weight. It is no result */
     GD_CUDA_ROW_ELEMENTS, /* any strides */
-    GD_CUDA_ROW_NUMBER,   /* one number: all strides are 0 */
+    GD_CUDA_ROW_SCALAR,   /* one value: all strides are 0 */
 } gd_cuda_row_layout;
 
 /* The kernel of a row program: how it divides its work, and what it is compiled for. */

@@ -30,7 +30,7 @@ _Static_assert(GD_ROW_SUM == 0 && GD_ROW_MAX == 1 && GD_ROW_MIN == 2 && GD_ROW_K
                    GD_ROW_STORE == 4,
                "ROW_SUM, ROW_MAX, ...");
 _Static_assert(GD_CUDA_ROW_VECTORS == 0 && GD_CUDA_ROW_SHARED == 1 && GD_CUDA_ROW_ELEMENTS == 2 &&
-                   GD_CUDA_ROW_NUMBER == 3,
+                   GD_CUDA_ROW_SCALAR == 3,
                "ROW_VECTORS, ROW_SHARED, ...");
 
 /* --- what the passes read --------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ typedef struct rows_printer {
     const gd_row_program *rows;
     const char *type;
     pass_reads reads;
-    int most_outputs, most_loads, most_reductions; /* of a pass */
+    int max_outputs, max_loads, max_reductions; /* of a pass */
 } rows_printer;
 
 /* Prints a function of a constant index, whose values are constants in unrolled loops. */
@@ -226,11 +226,11 @@ static void print_operand_tables(const rows_printer *p, const gd_cuda_row_kernel
 static void print_pass_tables(const rows_printer *p) {
     const gd_row_program *rows = p->rows;
     char head[64];
-    snprintf(head, sizeof head, "table[][%d]", p->most_outputs);
+    snprintf(head, sizeof head, "table[][%d]", p->max_outputs);
     print_table(p, "use(int pass, int j)", head);
     for (int i = 0; i < rows->n_passes; i++) {
         fputs("{", p->out);
-        for (int j = 0; j < p->most_outputs; j++)
+        for (int j = 0; j < p->max_outputs; j++)
             fprintf(p->out, "%d, ",
                     j < rows->pass[i].each.n_outputs ? (int)rows->pass[i].use[j] : NO_USE);
         fputs("}, ", p->out);
@@ -239,7 +239,7 @@ static void print_pass_tables(const rows_printer *p) {
     print_table(p, "number(int pass, int j)", head);
     for (int i = 0; i < rows->n_passes; i++) {
         fputs("{", p->out);
-        for (int j = 0; j < p->most_outputs; j++)
+        for (int j = 0; j < p->max_outputs; j++)
             fprintf(p->out, "%d, ", j < rows->pass[i].each.n_outputs ? rows->pass[i].number[j] : 0);
         fputs("}, ", p->out);
     }
@@ -330,7 +330,7 @@ static int count_bits(uint32_t mask) {
 
 static rows_printer make_printer(FILE *out, const gd_kernel_source *s,
                                  const gd_cuda_row_kernel *k) {
-    rows_printer p = {.out = out, .source = s, .rows = s->rows, .type = s->type, .most_outputs = 1};
+    rows_printer p = {.out = out, .source = s, .rows = s->rows, .type = s->type, .max_outputs = 1};
     uint32_t shared = 0;
     for (int i = 0; i < s->rows->n_tensors; i++)
         if (k->layout[i] == GD_CUDA_ROW_SHARED) shared |= UINT32_C(1) << i;
@@ -341,17 +341,17 @@ static rows_printer make_printer(FILE *out, const gd_kernel_source *s,
         const int outputs = pass->each.n_outputs, loads = count_bits(p.reads.loads[i]);
         int reductions = 0;
         while (reductions < outputs && gd_row_reduces(pass->use[reductions])) reductions++;
-        if (outputs > p.most_outputs) p.most_outputs = outputs;
-        if (loads > p.most_loads) p.most_loads = loads;
-        if (reductions > p.most_reductions) p.most_reductions = reductions;
+        if (outputs > p.max_outputs) p.max_outputs = outputs;
+        if (loads > p.max_loads) p.max_loads = loads;
+        if (reductions > p.max_reductions) p.max_reductions = reductions;
     }
     return p;
 }
 
 static void print_counts(const rows_printer *p, const gd_cuda_row_kernel *k) {
     const gd_row_program *rows = p->rows;
-    const int unroll = p->most_loads <= 1 ? 4 : p->most_loads <= 3 ? 2 : 1;
-    const int ways = p->most_reductions > 2 || k->size >= WAYS ? 1 : WAYS / k->size;
+    const int unroll = p->max_loads <= 1 ? 4 : p->max_loads <= 3 ? 2 : 1;
+    const int ways = p->max_reductions > 2 || k->size >= WAYS ? 1 : WAYS / k->size;
     bool has_values = false;
     for (int i = 0; i < rows->n_results; i++) has_values |= rows->value_of[i] >= 0;
     fprintf(p->out,
@@ -362,8 +362,8 @@ static void print_counts(const rows_printer *p, const gd_cuda_row_kernel *k) {
             "        THREADS = %d, BLOCK = %d, SIZE = %d, VECTORS = %d, UNROLL = %d, WAYS = %d,\n"
             "    };\n",
             p->type, rows->n_tensors, rows->n_results, rows->n_columns, rows->n_params,
-            rows->n_kept, rows->n_passes, p->most_outputs, has_values, k->threads, k->block,
-            k->size, k->vectors, unroll, ways);
+            rows->n_kept, rows->n_passes, p->max_outputs, has_values, k->threads, k->block, k->size,
+            k->vectors, unroll, ways);
 }
 
 /* The blocks that a multiprocessor must be able to run, which limits the registers: 80 for each

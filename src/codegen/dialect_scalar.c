@@ -216,7 +216,7 @@ void gd_scalar_rows(FILE *out, const gd_dialect *d, const gd_kernel_source *s, c
         print_each(&p, &rows->pass[i]);
     }
     for (int i = 0; i < rows->n_results; i++)
-        if (rows->value_of[i] >= 0) /* a result with one number for each row */
+        if (rows->value_of[i] >= 0) /* a result with one value for each row */
             fprintf(out, "    s_store_%s_%s(a->operand[%d].data, i, p%d);\n", s->type,
                     dtype_or(s->out[i], s->type), p.n_tensors + i,
                     rows->n_params + rows->value_of[i]);

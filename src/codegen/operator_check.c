@@ -172,7 +172,7 @@ typedef const char *(*check_word)(const gd_operator_owner *op, const char *word)
 
 static bool check_list(const gd_operator_owner *op, const char *list, check_word check, char *error,
                        size_t size) {
-    char word[GD_OPERATOR_LONGEST + 1];
+    char word[GD_OPERATOR_MAX + 1];
     while (gd_operator_next_word(&list, word, sizeof word)) {
         const char *what = check(op, word);
         if (what) return fail(error, size, what, word);

@@ -33,10 +33,9 @@ static void move_word(const char *word, char part[GD_OPERATOR_WORD], bool *bad) 
 }
 
 bool gd_operator_next_input(const char **text, gd_operator_input *i) {
-    char word[GD_OPERATOR_LONGEST + 1], fill[GD_OPERATOR_WORD];
+    char word[GD_OPERATOR_MAX + 1], fill[GD_OPERATOR_WORD];
     if (!gd_operator_next_word(text, word, sizeof word)) return false;
-    *i =
-        (gd_operator_input){.kind = GD_OPERATOR_TENSOR, .bad = strlen(word) == GD_OPERATOR_LONGEST};
+    *i = (gd_operator_input){.kind = GD_OPERATOR_TENSOR, .bad = strlen(word) == GD_OPERATOR_MAX};
     cut_word(word, '/', i->conversion, &i->bad);
     if (cut_word(word, '|', fill, &i->bad)) {
         i->has_fill = true;
@@ -50,9 +49,9 @@ bool gd_operator_next_input(const char **text, gd_operator_input *i) {
 }
 
 bool gd_operator_next_attribute(const char **text, gd_operator_attribute *a) {
-    char word[GD_OPERATOR_LONGEST + 1], part[GD_OPERATOR_WORD];
+    char word[GD_OPERATOR_MAX + 1], part[GD_OPERATOR_WORD];
     if (!gd_operator_next_word(text, word, sizeof word)) return false;
-    *a = (gd_operator_attribute){.bad = strlen(word) == GD_OPERATOR_LONGEST};
+    *a = (gd_operator_attribute){.bad = strlen(word) == GD_OPERATOR_MAX};
     char *comma = strchr(word, ',');
     if (comma) {
         snprintf(a->renames, sizeof a->renames, "%s", comma);
@@ -74,10 +73,10 @@ bool gd_operator_next_attribute(const char **text, gd_operator_attribute *a) {
 }
 
 bool gd_operator_next_condition(const char **text, gd_operator_condition *c) {
-    char word[GD_OPERATOR_LONGEST + 1], part[GD_OPERATOR_WORD];
+    char word[GD_OPERATOR_MAX + 1], part[GD_OPERATOR_WORD];
     if (!gd_operator_next_word(text, word, sizeof word)) return false;
-    *c = (gd_operator_condition){.kind = GD_OPERATOR_OPTION,
-                                 .bad = strlen(word) == GD_OPERATOR_LONGEST};
+    *c =
+        (gd_operator_condition){.kind = GD_OPERATOR_OPTION, .bad = strlen(word) == GD_OPERATOR_MAX};
     if (strcmp(word, "saving") == 0) c->kind = GD_OPERATOR_SAVING;
     else if (!cut_word(word, ':', part, &c->bad)) {
         c->bad |= !cut_word(word, '=', c->value, &c->bad);

@@ -45,7 +45,7 @@ typedef struct gd_operator_text {
 } gd_operator_text;
 
 /* The sizes of a part of a word, and of a word. */
-enum { GD_OPERATOR_WORD = 48, GD_OPERATOR_LONGEST = 96 };
+enum { GD_OPERATOR_WORD = 48, GD_OPERATOR_MAX = 96 };
 
 typedef struct gd_operator_input {
     enum { GD_OPERATOR_TENSOR, GD_OPERATOR_LIST, GD_OPERATOR_NUMBER } kind;

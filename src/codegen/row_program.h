@@ -46,10 +46,10 @@ typedef struct gd_row_pass {
 
 typedef struct gd_row_program {
     int n_tensors, n_params; /* in expressions, row values are parameters from n_params on: */
-    int n_columns, n_values; /* first the columns (inputs with one number for each row), then those
+    int n_columns, n_values; /* first the columns (inputs with one value for each row), then those
                                 that are computed; n_values counts both */
     int n_kept, n_results, n_passes;
-    /* The row value that a result with one number for each row is. -1: the result has one for each
+    /* The row value that a result with one value for each row is. -1: the result has one for each
      * element. */
     int value_of[GD_ROW_RESULTS];
     gd_row_pass pass[GD_ROW_PASSES];
@@ -67,7 +67,7 @@ typedef struct gd_row_program_request {
     gd_row_use fold[GD_ROW_REDUCTIONS];
     int reduced[GD_ROW_REDUCTIONS]; /* the node whose values are reduced */
     int result[GD_ROW_RESULTS];
-    bool is_row[GD_ROW_RESULTS]; /* the result has one number for each row */
+    bool is_row[GD_ROW_RESULTS]; /* the result has one value for each row */
 } gd_row_program_request;
 
 /* Splits the expression into passes. False: it is too long. */

@@ -34,7 +34,7 @@ typedef struct gd_scalar_args {
     uint32_t contiguous; /* bit k: element (i, j) of operand k is at offset i * inner_count + j */
     gd_scalar_operand operand[GD_SCALAR_OPERANDS]; /* the tensors read, then those written */
     const void *scalars[GD_SCALAR_PARAMS];  /* tensors of one element: parameters 0, 1, ... */
-    const void *columns[GD_SCALAR_COLUMNS]; /* one number for each row, contiguous */
+    const void *columns[GD_SCALAR_COLUMNS]; /* one value for each row, contiguous */
     gd_param params[GD_SCALAR_PARAMS];      /* parameters that are not in `scalars` */
     /* Memory for rows that are kept between passes. Call i uses part i % kept_rows of it; a part
      * has inner_count elements of the compute type for each kept row. kept_rows is the number of

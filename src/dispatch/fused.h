@@ -10,7 +10,7 @@
  * of the options are the remaining parameters.
  *
  * Instead of an expression it can have a row program (`rows`): passes over rows, with reductions of
- * a row between them. Then columns follow the scalars: contiguous tensors with one number for each
+ * a row between them. Then columns follow the scalars: contiguous tensors with one value for each
  * row.
  */
 #ifndef GRADUS_DISPATCH_FUSED_H

@@ -125,7 +125,7 @@ static void set_outer_strides(const kernel_dims *k, const gd_view *v, gd_scalar_
     }
 }
 
-/* Sets the strides of a row program's result with one number for each row. The numbers are
+/* Sets the strides of a row program's result with one value for each row. The values are
  * contiguous in the order of the rows, whatever the shape of the result is. */
 static void set_row_strides(const kernel_dims *k, const gd_view *v, gd_scalar_operand *o) {
     int64_t stride = 1;
@@ -273,13 +273,13 @@ gd_dtype gd_scalar_compute_dtype(const gd_kernel_call *call) {
     if (!call->op->fusion && !call->each && inputs_are_alike(call))
         return gd_compute_dtype(call->in[0].dtype);
     gd_dtype in[GD_SOURCE_INPUTS];
-    int n = call->n_in, numbers = 0, width = n;
-    if (call->each) { /* the tensors of the first entry, then the numbers (dispatch/call.h) */
+    int n = call->n_in, scalars = 0, width = n;
+    if (call->each) { /* the tensors of the first entry, then the scalars (dispatch/call.h) */
         n = call->op->n_inputs;
         width = call->each > 1 ? (call->n_in - n) / (call->each - 1) : n;
-        numbers = call->n_in - (n - width);
+        scalars = call->n_in - (n - width);
     }
-    for (int i = 0; i < n; i++) in[i] = call->in[i < width ? i : numbers + i - width].dtype;
+    for (int i = 0; i < n; i++) in[i] = call->in[i < width ? i : scalars + i - width].dtype;
     return gd_op_compute_dtype(call->op, in, n, call->out[gd_scalar_skipped_outputs(call)].dtype);
 }
 

@@ -19,7 +19,7 @@
 
 /* --- the document's memory -------------------------------------------------------------------- */
 
-enum { FIRST_BLOCK = 2048, LARGEST_BLOCK = 1 << 20 };
+enum { FIRST_BLOCK = 2048, MAX_BLOCK = 1 << 20 };
 
 typedef struct block {
     struct block *previous;
@@ -39,7 +39,7 @@ static void *doc_alloc(gd_json_doc *doc, size_t bytes) {
     block *b = doc->blocks;
     if (b == NULL || b->size - b->used < rounded) {
         size_t size = b == NULL ? FIRST_BLOCK : b->size * 2;
-        if (size > LARGEST_BLOCK) size = LARGEST_BLOCK;
+        if (size > MAX_BLOCK) size = MAX_BLOCK;
         if (size < rounded) size = rounded;
         size_t block_bytes;
         if (!gd_add_size(sizeof *b, size, &block_bytes)) return NULL;

@@ -17,8 +17,8 @@
 #include <string.h>
 
 enum {
-    MAGIC_BYTES = 8,          /* with the version */
-    LONGEST_HEADER = 1 << 16, /* that is read; GD_NPY_MAX_RANK needs only 1 KiB */
+    MAGIC_BYTES = 8,      /* with the version */
+    MAX_HEADER = 1 << 16, /* that is read; GD_NPY_MAX_RANK needs only 1 KiB */
     ALIGNMENT = 64,
 };
 static const uint8_t magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
@@ -202,11 +202,11 @@ gd_status gd_npy_read_header(gd_npy_header *out, const char *name, uint64_t tota
     uint64_t length =
         major == 1 ? gd_get_u16(start + MAGIC_BYTES) : gd_get_u32(start + MAGIC_BYTES);
     out->data_offset = MAGIC_BYTES + size_bytes + length;
-    if (length > LONGEST_HEADER || out->data_offset > total_bytes)
+    if (length > MAX_HEADER || out->data_offset > total_bytes)
         return gd_fail(GD_E_FORMAT,
                        "%s: claims a .npy header of %" PRIu64 " bytes; it has %" PRIu64
                        " bytes in all, and %d are allowed",
-                       name, length, total_bytes, LONGEST_HEADER);
+                       name, length, total_bytes, MAX_HEADER);
 
     char *text = gd_malloc((size_t)length + 1);
     if (text == NULL) return gd_fail(GD_E_MEMORY, "%s: no memory left for its header", name);

@@ -14,8 +14,8 @@
 #include <string.h>
 
 enum {
-    LONGEST_COMMENT = 0xFFFF, /* after the end record */
-    DEFLATE_RATIO = 1032,     /* the best possible: 258 bytes from two bits */
+    MAX_COMMENT = 0xFFFF, /* after the end record */
+    DEFLATE_RATIO = 1032, /* the best possible: 258 bytes from two bits */
 };
 
 struct gd_zip_reader {
@@ -95,7 +95,7 @@ static gd_status parse_end(const gd_file_reader *file, const uint8_t *tail, size
 
 static gd_status find_directory(const gd_file_reader *file, directory *d) {
     uint64_t size = gd_file_reader_size(file);
-    size_t bytes = size < END_BYTES + LONGEST_COMMENT ? (size_t)size : END_BYTES + LONGEST_COMMENT;
+    size_t bytes = size < END_BYTES + MAX_COMMENT ? (size_t)size : END_BYTES + MAX_COMMENT;
     uint8_t *tail = gd_malloc(bytes + 1);
     if (tail == NULL) return gd_file_no_memory(gd_file_reader_path(file));
     gd_status status = gd_file_reader_read_at(file, size - bytes, tail, bytes);

@@ -10,7 +10,7 @@
 
 /* The options of batch norms and instance norms. */
 typedef struct norm_options {
-    int least_rank, most_rank; /* of x */
+    int min_rank, max_rank; /* of x */
     int64_t num_features;
     double momentum, eps; /* momentum NaN: the average of all batches */
     bool affine, track;
@@ -20,8 +20,8 @@ enum { WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, NUM_BATCHES };
 static norm_options read_batch_norm_options(const gd_module *m) {
     const gd_nn_batch_norm3d_options o = GD_LAYER_OPTIONS(gd_nn_batch_norm3d_options, m);
     const int axes = gd_layer_variant(m);
-    return (norm_options){.least_rank = axes == 1 ? 2 : axes + 2, /* (N, C), (N, C, ...) */
-                          .most_rank = axes + 2,
+    return (norm_options){.min_rank = axes == 1 ? 2 : axes + 2, /* (N, C), (N, C, ...) */
+                          .max_rank = axes + 2,
                           .num_features = o.num_features,
                           .momentum = o.momentum,
                           .eps = o.eps,
@@ -87,7 +87,7 @@ static gd_status batch_normNd_build(gd_module *m) {
 static gd_tensors batch_normNd_forward(gd_module *m, gd_tensors in) {
     const norm_options o = read_batch_norm_options(m);
     gd_tensor *x = in.at[0];
-    const gd_status status = check_rank(x, o.least_rank, o.most_rank);
+    const gd_status status = check_rank(x, o.min_rank, o.max_rank);
     if (status != GD_OK) return gd_layer_fail(status);
     const bool training = gd_layer_is_training(m), updates = training && o.track;
     const bool averages_all = updates && isnan(o.momentum);
@@ -111,8 +111,8 @@ static gd_tensors batch_normNd_forward(gd_module *m, gd_tensors in) {
 static norm_options read_instance_norm_options(const gd_module *m) {
     const gd_nn_instance_norm3d_options o = GD_LAYER_OPTIONS(gd_nn_instance_norm3d_options, m);
     const int axes = gd_layer_variant(m);
-    return (norm_options){.least_rank = axes + 1, /* (C, ...) */
-                          .most_rank = axes + 2,
+    return (norm_options){.min_rank = axes + 1, /* (C, ...) */
+                          .max_rank = axes + 2,
                           .num_features = o.num_features,
                           .momentum = o.momentum,
                           .eps = o.eps,
@@ -143,9 +143,9 @@ static gd_status instance_normNd_build(gd_module *m) {
 static gd_tensors instance_normNd_forward(gd_module *m, gd_tensors in) {
     const norm_options o = read_instance_norm_options(m);
     gd_tensor *x = in.at[0];
-    const gd_status status = check_rank(x, o.least_rank, o.most_rank);
+    const gd_status status = check_rank(x, o.min_rank, o.max_rank);
     if (status != GD_OK) return gd_layer_fail(status);
-    const bool training = gd_layer_is_training(m), unbatched = x->rank == o.least_rank;
+    const bool training = gd_layer_is_training(m), unbatched = x->rank == o.min_rank;
     if (unbatched) x = gd_unsqueeze(x, 0);
     gd_tensor *mean = o.track ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
               *var = o.track ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;

@@ -15,7 +15,7 @@
 #include "dispatch/call.h"
 
 enum {
-    TILE = 512,            /* elements of one kernel call, and of the tile of a number */
+    TILE = 512,            /* elements of one kernel call, and of the tile of a scalar */
     TASK_ELEMENTS = 16384, /* elements of a task */
     MAX_SCALARS = 8,
     BUFFER_BYTES = MAX_SCALARS * TILE * 8,
@@ -82,7 +82,7 @@ static int64_t contiguous_elements(const list_job *l, int i) {
 
 /* --- tasks ------------------------------------------------------------------------------------ */
 
-/* A tile for each number, filled with its value, because kernels read all operands as arrays. Most
+/* A tile for each scalar, filled with its value, because kernels read all operands as arrays. Most
  * entries have the same scalars, so a tile is refilled only when the value changes. */
 typedef struct scalar_tiles {
     char *tiles;
@@ -90,10 +90,10 @@ typedef struct scalar_tiles {
     int64_t filled[MAX_SCALARS]; /* elements that have the value */
 } scalar_tiles;
 
-/* The tile of number k for entry i, with at least n elements filled. */
+/* The tile of scalar k for entry i, with at least n elements filled. */
 static const void *fill_scalar_tile(const list_job *l, scalar_tiles *t, int k, int i, int64_t n) {
-    const gd_view number = scalar_of_entry(l, k, i);
-    const double value = gd_load_f64(number.dtype, number.data);
+    const gd_view scalar = scalar_of_entry(l, k, i);
+    const double value = gd_load_f64(scalar.dtype, scalar.data);
     char *tile = t->tiles + (size_t)k * TILE * l->size;
     if (memcmp(&t->value[k], &value, sizeof value) != 0) t->filled[k] = 0;
     t->value[k] = value;

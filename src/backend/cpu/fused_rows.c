@@ -70,7 +70,7 @@ static int64_t broadcast_step(const gd_view *v, int rank, int d) {
     return k < 0 || v->dims[k] == 1 ? 0 : v->strides[k] * (int64_t)gd_dtype_size(v->dtype);
 }
 
-/* A column has one number for each row. The numbers are contiguous in the order of the rows,
+/* A column has one value for each row. The values are contiguous in the order of the rows,
  * whatever the shape of the column is. */
 static void set_column_steps(operand *o, const gd_view *v, const gd_fused_options *s, int outer) {
     int64_t step = (int64_t)gd_dtype_size(v->dtype);
@@ -152,7 +152,7 @@ static void init_rows_job(rows_job *j, const gd_kernel_call *k) {
 /* --- rows that are copied through a buffer ---------------------------------------------------- */
 
 /* Copies a row to its buffer (`in`) or back, one line of the innermost dim at a time. A column has
- * one number for each row. */
+ * one value for each row. */
 static void copy_row(const rows_job *j, const operand *o, char *row, char *buffer, bool column,
                      bool in) {
     const int last = j->row_rank - 1;

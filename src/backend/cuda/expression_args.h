@@ -51,7 +51,7 @@ typedef struct gd_cuda_general_head {
 
 /* A call for each of several entries, which are contiguous and aligned. An expression has `width`
  * tensors in each entry and further variables, the scalars, which are the same for all entries or
- * have one element for each. Words: p parameters; for each number its address and its stride
+ * have one element for each. Words: p parameters; for each scalar its address and its stride
  * between entries; for each entry its first chunk (low half) and its number in the call's list (high
  * half), its number of elements, and the addresses of its tensors, inputs before outputs. */
 typedef struct gd_cuda_list_head {

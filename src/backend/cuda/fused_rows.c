@@ -41,7 +41,7 @@ static bool has_contiguous_rows(const gd_scalar_args *s, const gd_scalar_operand
     return true;
 }
 
-static bool has_number_per_row(const gd_scalar_args *s, const gd_scalar_operand *o) {
+static bool has_value_per_row(const gd_scalar_args *s, const gd_scalar_operand *o) {
     for (int d = s->rank; d < s->rank + s->inner_rank; d++)
         if (o->strides[d] != 0) return false;
     return true;
@@ -60,7 +60,7 @@ static gd_cuda_row_layout layout_of(const gd_scalar_args *s, const gd_scalar_ope
         shared = shared && o->strides[d] == 0;
     }
     if (fits) return shared ? GD_CUDA_ROW_SHARED : GD_CUDA_ROW_VECTORS;
-    return has_number_per_row(s, o) ? GD_CUDA_ROW_NUMBER : GD_CUDA_ROW_ELEMENTS;
+    return has_value_per_row(s, o) ? GD_CUDA_ROW_SCALAR : GD_CUDA_ROW_ELEMENTS;
 }
 
 /* Operand k of the kernel: the tensors, then the results. */
@@ -88,7 +88,7 @@ typedef struct prepared_rows {
     CUfunction function;
 } prepared_rows;
 
-/* Columns, and results with one number for each row, are contiguous. */
+/* Columns, and results with one value for each row, are contiguous. */
 static bool match_rows(const gd_kernel_call *call) {
     gd_kernel_source source;
     if (!gd_cuda_host->codegen->source_of_call(call, &source) || !source.rows) return false;

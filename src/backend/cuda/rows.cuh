@@ -5,7 +5,7 @@
  *     typedef ... type;         the compute type: s_f32 or s_f64
  *     TENSORS, RESULTS, COLUMNS, PARAMS, KEPT, PASSES    counts, as in codegen/row_program.h
  *     OUTPUTS                   the most outputs of a pass
- *     HAS_VALUES                some results have one number for each row
+ *     HAS_VALUES                some results have one value for each row
  *     THREADS                   of a row, a power of two: lanes of a warp, or an entire block
  *     BLOCK                     threads of a block
  *     SIZE                      elements of a vector; it divides the length of a row
@@ -32,7 +32,7 @@
 #include "backend/cuda/rows_args.h"
 
 enum { ROW_SUM, ROW_MAX, ROW_MIN, ROW_KEEP, ROW_STORE };    /* gd_row_use */
-enum { ROW_VECTORS, ROW_SHARED, ROW_ELEMENTS, ROW_NUMBER }; /* gd_cuda_row_layout */
+enum { ROW_VECTORS, ROW_SHARED, ROW_ELEMENTS, ROW_SCALAR }; /* gd_cuda_row_layout */
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
@@ -227,7 +227,7 @@ template <class P> struct row_part {
         else {
             vector<K> r = {};
             row_bits<SIZE> one = {};
-            if constexpr (LAYOUT == ROW_NUMBER) one = load_bits<SIZE, false>(address<K>(base[K]));
+            if constexpr (LAYOUT == ROW_SCALAR) one = load_bits<SIZE, false>(address<K>(base[K]));
 #pragma unroll
             for (int e = 0; e < N; e++) {
                 if constexpr (LAYOUT == ROW_ELEMENTS)
@@ -380,7 +380,7 @@ template <class P> struct row_part {
         }
     }
 
-    /* The results with one number for each row. They may overwrite operands, so all threads have
+    /* The results with one value for each row. They may overwrite operands, so all threads have
      * read theirs. */
     __device__ __forceinline__ void store_values() const {
         if (P::THREADS > 32) __syncthreads();

@@ -3,7 +3,7 @@
  * Host and kernels include it, and it is part of the text that precedes kernels compiled at run
  * time. The parameter struct is this head, followed by words of 8 bytes: n operands (the tensors
  * read, then the results), each an address and GD_CUDA_ROWS_RANK strides in elements; the addresses
- * of the columns; the parameters, each the address of a tensor of one element, or a number.
+ * of the columns; the parameters, each the address of a tensor of one element, or a scalar.
  */
 #ifndef GRADUS_BACKEND_CUDA_ROWS_ARGS_H
 #define GRADUS_BACKEND_CUDA_ROWS_ARGS_H

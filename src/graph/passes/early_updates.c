@@ -11,7 +11,7 @@
 #include "core/alloc.h"
 #include "graph/passes/passes.h"
 
-/* The most bytes of a value that several updates may share, such as one number per parameter. */
+/* The most bytes of a value that several updates may share, such as one value per parameter. */
 enum { SMALL = 4096 };
 
 /* A sorted list of numbers for each key: at[first[key]], ..., before at[first[key + 1]]. */

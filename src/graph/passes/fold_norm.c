@@ -87,7 +87,7 @@ static bool make_fold_step(gd_program *p, const gd_op *op, const gd_pstep *inner
         LEAST_RESULTS_PER_WEIGHT * gd_value_elements(w) > gd_value_elements(y))
         return false;
     made->out[0] = add_value_like(p, made->in[0]);
-    made->out[1] = add_value_like(p, outer->in[f->n_outer - 1]); /* one number per channel */
+    made->out[1] = add_value_like(p, outer->in[f->n_outer - 1]); /* one value per channel */
     return made->out[0] >= 0 && made->out[1] >= 0 && gd_step_can_run(p, made, device);
 }
 

@@ -61,7 +61,7 @@ static int option_constant(gd_fusing *g, const gd_pstep *s, int k) {
 /* The kinds of operands that the expression reads. */
 typedef enum { INSIDE, TENSOR, SCALAR, CONSTANT, COLUMN } source_kind;
 
-/* Whether the value is read as one number per row. Members that compute such numbers read no other
+/* Whether the value is read as one value per row. Members that compute such values read no other
  * tensors. */
 static bool is_column(gd_fusing *g, int member, int value) {
     const gd_pvalue *v = &g->f->p->values[value],

@@ -101,7 +101,7 @@ bool gd_fuse_always(void);
 
 /* --- groups of rows (fuse_rows.c) ------------------------------------------------------------- */
 
-/* The elementwise members of such a group run over all elements of a shape, or have one number for
+/* The elementwise members of such a group run over all elements of a shape, or have one value for
  * each row: the reductions, and what is computed from those. */
 
 typedef struct gd_row_shape {
@@ -114,7 +114,7 @@ typedef struct gd_row_shape {
 void gd_fuse_rows(gd_fuse *f);
 /* Whether a group is a group of rows; `shape` is theirs. */
 bool gd_fuse_row_shape(const gd_fuse *f, int group, gd_row_shape *shape);
-/* Whether the value, broadcast to the shape, has one number for each row, contiguous in its
+/* Whether the value, broadcast to the shape, has one value for each row, contiguous in its
  * root. */
 bool gd_fuse_is_row_value(const gd_pvalue *v, const gd_row_shape *shape);
 /* Whether the value is contiguous and has one element for each row. */

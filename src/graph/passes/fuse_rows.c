@@ -110,7 +110,7 @@ static bool element_reads_are_valid(const gd_fuse *f, int member, int group, con
     return true;
 }
 
-/* A member with one number per row may read values of the shape of its result, and single
+/* A member with one value per row may read values of the shape of its result, and single
  * numbers. */
 static bool row_reads_are_valid(const gd_fuse *f, int member, int group, const gd_row_shape *r,
                                 gd_dtype type) {
@@ -190,7 +190,7 @@ static bool has_equal_count(const gd_fuse *f, int step, int as) {
            gd_value_elements(get_result(f, step)) == gd_value_elements(get_result(f, as));
 }
 
-/* A reduction of rows from which the step's result, one number per row, is computed; -1: none. */
+/* A reduction of rows from which the step's result, one value per row, is computed; -1: none. */
 static int find_reduction(const gd_fuse *f, int step, int steps_left) {
     gd_row_shape r;
     if (reduces_rows(f, step, &r)) return step;

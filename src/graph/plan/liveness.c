@@ -90,7 +90,7 @@ typedef struct operand_range {
 static operand_range operands_of(const gd_pcall *c, int o) {
     const int each = c->step->each, inputs = c->step->op->n_inputs;
     if (each < 2) return (operand_range){c->first, c->first + c->n_in};
-    /* n_in = each * width + numbers, and the op has width + numbers inputs */
+    /* n_in = each * width + scalars, and the op has width + scalars inputs */
     const int width = (c->n_in - inputs) / (each - 1),
               entry = (o - c->first - c->n_in) / (c->n_out / each),
               first = c->first + entry * width;

@@ -16,17 +16,15 @@ size_t gd_plan_constant_bytes(const gd_plan *plan) {
 }
 
 /* The most bytes that a kernel of the plan uses in each thread. */
-static size_t most_scratch(const gd_plan *plan) {
+static size_t max_scratch(const gd_plan *plan) {
     size_t most = 0;
     for (int i = 0; i < plan->n_calls; i++)
         if (plan->calls[i].scratch > most) most = plan->calls[i].scratch;
     for (int i = 0; i < plan->n_inner; i++) {
-        const size_t inner = most_scratch(plan->inner[i]);
+        const size_t inner = max_scratch(plan->inner[i]);
         if (inner > most) most = inner;
     }
     return most;
 }
 
-size_t gd_plan_scratch(const gd_plan *plan) {
-    return (size_t)gd_num_threads() * most_scratch(plan);
-}
+size_t gd_plan_scratch(const gd_plan *plan) { return (size_t)gd_num_threads() * max_scratch(plan); }

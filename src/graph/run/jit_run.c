@@ -44,7 +44,7 @@ gd_rng gd_jit_take_rng(const gd_jit_trace *t) {
     return rng_offset;
 }
 
-static int most_fetches(const gd_jit_trace *t) {
+static int max_fetches(const gd_jit_trace *t) {
     return t->n_out + 1 + t->n_written + t->graph->n_grads;
 }
 
@@ -63,7 +63,7 @@ gd_status gd_jit_query_plan(const gd_jit_trace *t, gd_tensor *const *x, gd_plan_
                             char **text) {
     int n_feeds;
     gd_tensor **feeds = list_feeds(t, x, NULL, &n_feeds);
-    gd_tensor **fetches = gd_calloc((size_t)most_fetches(t), sizeof *fetches);
+    gd_tensor **fetches = gd_calloc((size_t)max_fetches(t), sizeof *fetches);
     gd_status status = feeds && fetches ? GD_OK : gd_no_memory(NULL, "for a jit");
     if (status == GD_OK) {
         const gd_tensors from = {feeds, n_feeds}, to = {fetches, list_fetches(t, fetches)};
@@ -78,7 +78,7 @@ gd_status gd_jit_query_plan(const gd_jit_trace *t, gd_tensor *const *x, gd_plan_
 /* Runs the session once. */
 static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng rng_offset,
                              gd_tensor **y) {
-    const int most = most_fetches(t);
+    const int most = max_fetches(t);
     gd_tensor **lists = gd_calloc(3 * (size_t)most, sizeof *lists), **results = lists + most;
     if (!lists) return gd_no_memory(NULL, "for a jit");
     const int n = list_fetches(t, lists);

@@ -68,7 +68,7 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
     s->device = o->device ? o->device : gd_default_device();
     s->level = o->level;
     s->tf32 = o->tf32 < 0 ? gd_tf32_allowed() : o->tf32 > 0;
-    s->most_plans = o->plans;
+    s->max_plans = o->plans;
     s->memory_limit = (size_t)o->memory_limit;
     s->plans = plans;
     s->guard = gd_guard_new();

@@ -26,7 +26,7 @@ struct gd_session {
     gd_object object;
     gd_graph *graph;
     gd_device *device;
-    int level, most_plans;
+    int level, max_plans;
     bool tf32;           /* runs and plans of this session allow tf32 */
     size_t memory_limit; /* 0: none */
     gd_forked forked;

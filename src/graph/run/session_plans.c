@@ -149,7 +149,7 @@ static gd_cached_plan *look_up_plan(const gd_session *s, gd_tensors symbols, gd_
 /* Adds a plan. If the cache is full, removes the least recently used plan and returns it. */
 static gd_status add_to_cache(gd_session *s, gd_cached_plan *c, gd_cached_plan **evicted) {
     int oldest = -1;
-    if (s->n_plans == s->most_plans) {
+    if (s->n_plans == s->max_plans) {
         for (int i = 0; i < s->n_plans; i++)
             if (s->plans[i]->users == 0 &&
                 (oldest < 0 || s->plans[i]->used < s->plans[oldest]->used))
@@ -157,7 +157,7 @@ static gd_status add_to_cache(gd_session *s, gd_cached_plan *c, gd_cached_plan *
         if (oldest < 0)
             return gd_fail(GD_E_STATE,
                            "all %d plans of the session are running; allow more with .plans",
-                           s->most_plans);
+                           s->max_plans);
         *evicted = s->plans[oldest];
     }
     s->plans[oldest < 0 ? s->n_plans++ : oldest] = c;

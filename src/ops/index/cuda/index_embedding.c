@@ -115,7 +115,7 @@ static gd_status queue_sums(const gd_kernel_call *call, const gd_cuda_index_add 
     const int vector = 16 / (int)gd_cuda_element_size(dtype);
     const bool wide = p->width % vector == 0 && ((uintptr_t)p->src | (uintptr_t)p->y) % 16 == 0;
     const int64_t parts = (p->width + 32 * (wide ? vector : 1) - 1) / (32 * (wide ? vector : 1));
-    const int64_t work = p->most_segments * p->outer * parts,
+    const int64_t work = p->max_segments * p->outer * parts,
                   most = 16 * (int64_t)gd_cuda_state_of(call->device)->processors,
                   warps = (work + GD_CUDA_ADD_WARPS - 1) / GD_CUDA_ADD_WARPS;
     gd_status status = gd_cuda_launch(call->device, &add_short[wide][gd_cuda_float_number(dtype)],
@@ -146,7 +146,7 @@ static gd_status run_index_add(gd_kernel_call *call) {
                            .starts = (unsigned *)(work + w.starts),
                            .segments = (gd_cuda_segment *)(work + w.segments),
                            .order = (unsigned *)(work + w.order)};
-    p.most_segments = p.size < p.count ? p.size : p.count;
+    p.max_segments = p.size < p.count ? p.size : p.count;
     for (int d = 0; d < axis; d++) p.outer *= y.dims[d];
     for (int d = axis + 1; d < y.rank; d++) p.width *= y.dims[d];
     gd_status status = gd_cuda_enter_context(call->device);

@@ -82,8 +82,7 @@ extern "C" __global__ void gd_index_add_reserve(const __grid_constant__ gd_cuda_
         s.length = length;
         const unsigned lower = (1u << lane) - 1;
         if (is_long)
-            p.segments[p.most_segments - 1 - (first_long + (unsigned)__popc(long_ones & lower))] =
-                s;
+            p.segments[p.max_segments - 1 - (first_long + (unsigned)__popc(long_ones & lower))] = s;
         else p.segments[first_short + (unsigned)__popc(short_ones & lower)] = s;
         p.starts[r] = s.start;
     }
@@ -207,7 +206,7 @@ template <typename T, int V> static __device__ void add_long_segments(const gd_c
     for (long long i = blockIdx.x; i < segments * p.outer * parts; i += gridDim.x) {
         const long long number = divide(i, parts), part = i - number * parts;
         const long long o = p.outer == 1 ? 0 : divide(number, segments);
-        const gd_cuda_segment s = p.segments[p.most_segments - 1 - (number - o * segments)];
+        const gd_cuda_segment s = p.segments[p.max_segments - 1 - (number - o * segments)];
         const long long column = part * 32 * V + lane * V;
         const T *src = (const T *)p.src + o * p.count * p.width + column;
         wide sums[V] = {0};

@@ -45,8 +45,8 @@ typedef struct gd_cuda_index_add {
                                 * segments; 0 at first */
     unsigned *counts;          /* (size): 0 at first */
     unsigned *starts;          /* (size) */
-    gd_cuda_segment *segments; /* (most_segments) */
-    long long most_segments;   /* the smaller of size and count */
+    gd_cuda_segment *segments; /* (max_segments) */
+    long long max_segments;    /* the smaller of size and count */
     unsigned *order;           /* (count): numbers of rows of src */
 } gd_cuda_index_add;
 
