@@ -10,7 +10,8 @@
  * child creates the pool again at first use, and again builds plans, kernels and gradients that
  * another thread had not finished. A fork waits up to 2 seconds for session and jit runs that
  * write, so that the child has complete variables. If a run takes longer, calls of that session or
- * jit fail in the child.
+ * jit fail in the child. Devices other than the CPU that the parent has opened (gd_device_get) fail
+ * there; the child can open others.
  *
  * Stack: a thread that calls the library needs 64 KiB. Gradients of branches and loops that nest
  * more than eight levels deep may need more (20 levels: 128 KiB); if too little is left, the call

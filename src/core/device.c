@@ -14,6 +14,19 @@ static int device_count = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_INNER_MUTEX_AT_FORK(lock)
 
+/* In the child of a fork: the number of devices that the parent has opened. */
+static int inherited;
+static void count_inherited(void) { inherited = device_count; }
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, count_inherited);
+}
+
+bool gd_device_is_inherited(const gd_device *device) {
+    for (int i = 0; i < inherited; i++)
+        if (devices[i] == device) return true;
+    return false;
+}
+
 gd_status gd_device_register(gd_device *device) {
     gd_status status = GD_OK;
     pthread_mutex_lock(&lock);

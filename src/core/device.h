@@ -68,7 +68,10 @@ gd_status gd_device_wait(gd_device *d);
 
 /* --- asynchronous devices (device_queue.c) ---------------------------------------------------- */
 
-/* Fails with GD_E_DEVICE if the device is lost, or if the process is the child of a fork. */
+/* Whether this process is the child of a fork, and the parent has opened the device. */
+bool gd_device_is_inherited(const gd_device *device);
+
+/* Fails with GD_E_DEVICE if the device is lost or inherited. */
 gd_status gd_device_check(const gd_device *d);
 
 bool gd_device_is_usable(const gd_device *d); /* the same without a message */

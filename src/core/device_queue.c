@@ -65,7 +65,9 @@ __attribute__((constructor)) static void read_debug_mode(void) {
     gd_device_debug = gd_device_debug_memory || (mode && strstr(mode, "device"));
 }
 
-static bool forked; /* this process is the child of a fork, in which only the CPU is usable */
+/* This process is the child of a fork. It cannot use the devices that its parent has opened, but the
+ * CPU and those that it opens itself. */
+static bool forked;
 
 static void mark_forked(void) { forked = true; }
 
@@ -98,14 +100,16 @@ static inline gd_device_queue *queue_of(gd_device *d) {
     return __builtin_expect(q != NULL, 1) ? q : make_queue(d);
 }
 
-bool gd_device_is_usable(const gd_device *d) { return !forked && !d->lost; }
+bool gd_device_is_usable(const gd_device *d) {
+    return !d->lost && (!forked || !gd_device_is_inherited(d));
+}
 
 gd_status gd_device_check(const gd_device *d) {
     if (gd_device_is_usable(d)) return GD_OK;
-    if (forked)
+    if (forked && gd_device_is_inherited(d))
         return gd_fail(GD_E_DEVICE,
-                       "%s cannot be used in the child of a fork; start a new process, or use the "
-                       "CPU",
+                       "%s was opened before the fork, and cannot be used in the child; start a new "
+                       "process, or open it in the child only",
                        d->name);
     return gd_fail(GD_E_DEVICE,
                    "%s is lost: it failed earlier, and what was on it is gone; tensors on the CPU "

@@ -401,6 +401,30 @@ TEST(a_pool_that_others_use_works_in_the_child) {
     gd_set_num_threads(1);
 }
 
+/* --- devices ---------------------------------------------------------------------------------- */
+
+static bool computes_on_test_device(void *arg) {
+    (void)arg;
+    GD_SCOPE;
+    gd_tensor *x = gd_to_device(gd_ones(gd_dims(5)), gd_device_get("test"));
+    return gd_item(gd_sum(gd_add(x, x))) == 10 && !gd_failed();
+}
+
+static bool inherited_device_fails(void *arg) {
+    const bool fails = !computes_on_test_device(arg) &&
+                       strstr(gd_error_message(), "test:0 was opened before the fork");
+    gd_clear_error();
+    return fails && gd_item(gd_sum(gd_ones(gd_dims(5)))) == 5; /* the CPU works */
+}
+
+/* This program opens the device nowhere else. */
+TEST(a_child_can_open_a_device_that_its_parent_has_not) {
+    GD_SCOPE;
+    CHECK(succeeds_in_child(computes_on_test_device, NULL));
+    CHECK(computes_on_test_device(NULL));
+    CHECK(succeeds_in_child(inherited_device_fails, NULL));
+}
+
 int main(int argc, char **argv) {
     gd_set_num_threads(1); /* children create no threads */
     return test_run_all(argc, argv);
