@@ -76,7 +76,9 @@ static bool read_objects(void) {
     read_table();
     FILE *nm = popen("'" GRADUS_NM "' -A -P '@" GRADUS_OBJECT_LIST "'", "r");
     size_t size = 0;
-    for (char *line = NULL; nm && getline(&line, &size, nm) > 0;) read_line(line);
+    char *line = NULL;
+    while (nm && getline(&line, &size, nm) > 0) read_line(line);
+    free(line);
     CHECK(nm && pclose(nm) == 0);
     return true;
 }
