@@ -137,8 +137,10 @@ static int run_in_child(const bench_entry *entry) {
         entry->run();
         if (gd_failed()) {
             printf("  %s failed: %s\n", entry->name, gd_error_message());
+            fflush(stdout);
             _exit(1);
         }
+        fflush(stdout);
         _exit(0);
     }
     int status = 1;
