@@ -107,10 +107,11 @@ bool gd_device_is_usable(const gd_device *d) {
 gd_status gd_device_check(const gd_device *d) {
     if (gd_device_is_usable(d)) return GD_OK;
     if (forked && gd_device_is_inherited(d))
-        return gd_fail(GD_E_DEVICE,
-                       "%s was opened before the fork, and cannot be used in the child; start a new "
-                       "process, or open it in the child only",
-                       d->name);
+        return gd_fail(
+            GD_E_DEVICE,
+            "%s was opened before the fork, and cannot be used in the child; start a new "
+            "process, or open it in the child only",
+            d->name);
     return gd_fail(GD_E_DEVICE,
                    "%s is lost: it failed earlier, and what was on it is gone; tensors on the CPU "
                    "are intact",
