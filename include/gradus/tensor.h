@@ -245,6 +245,9 @@ GD_API int64_t gd_tensor_numel(const gd_tensor *t);
 GD_API bool gd_tensor_is_contiguous(const gd_tensor *t);
 GD_API bool gd_tensor_is_error(const gd_tensor *t);
 GD_API bool gd_tensor_is_symbol(const gd_tensor *t);
+/* Whether its memory belongs to another library that allows only reading (dlpack.h). Calls that
+ * would write it fail. */
+GD_API bool gd_tensor_is_read_only(const gd_tensor *t);
 
 /* --- data in and out -------------------------------------------------------------------------- */
 

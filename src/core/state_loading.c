@@ -87,6 +87,7 @@ static gd_status add_request(gd_loading *in, gd_request w) {
     else if (there >= 0 && !same_target(&in->requests[there], &w))
         status = gd_fail(GD_E_ARGUMENT, "two %s have the name '%s'",
                          w.tensor ? "tensors" : "values", w.name);
+    else if (w.tensor && gd_check_writable(w.tensor, w.name) != GD_OK) status = GD_E_STATE;
     else if (!gd_grow(in->requests, in->n_requests, in->requests_room) ||
              !gd_set_entry_number(&in->requested, w.name, in->n_requests))
         status = gd_no_memory(NULL, "for a state");

@@ -16,8 +16,9 @@ typedef struct gd_storage {
     void *data; /* a handle of the device: on the CPU and on CUDA an address */
     size_t bytes;
     void (*deleter)(void *data, void *user); /* of foreign memory; NULL: gd_device_free */
-    void *user; /* for the deleter; in the cache of a thread the next storage */
-    bool small; /* part of a gd_small_storage */
+    void *user;     /* for the deleter; in the cache of a thread the next storage */
+    bool small;     /* part of a gd_small_storage */
+    bool read_only; /* foreign memory that nobody may write (gd_check_writable) */
 } gd_storage;
 
 /* An uninitialized buffer. Returns NULL and sets the latest failure if out of memory. */

@@ -245,6 +245,14 @@ bool gd_tensor_is_contiguous(const gd_tensor *t) {
 }
 bool gd_tensor_is_error(const gd_tensor *t) { return t && t->kind == GD_FAILED; }
 bool gd_tensor_is_symbol(const gd_tensor *t) { return t && t->kind == GD_SYMBOL; }
+bool gd_tensor_is_read_only(const gd_tensor *t) { return t && t->storage && t->storage->read_only; }
+
+gd_status gd_fail_read_only(const gd_tensor *t, const char *name) {
+    char text[160];
+    return gd_fail(
+        GD_E_STATE, "%s%s%s is read-only: its memory belongs to another library; clone it first",
+        name ? "'" : "", name ? name : gd_describe(t, text, sizeof text), name ? "'" : "");
+}
 
 /* --- data in ---------------------------------------------------------------------------------- */
 
@@ -414,6 +422,7 @@ gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes) {
                        gd_describe(t, text, sizeof text), bytes_of(t), bytes);
     if (bytes == 0) return GD_OK;
     if (!data) return gd_fail(GD_E_ARGUMENT, "gd_copy_from: data is NULL");
+    GD_TRY(gd_check_writable(t, NULL));
     atomic_fetch_add(&t->storage->version, 1);
     gd_view to = gd_view_of(t), from = to;
     from.data = (void *)(uintptr_t)data;

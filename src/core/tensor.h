@@ -79,6 +79,14 @@ void gd_tensor_free_cached(gd_thread *thread);
 gd_status gd_copy_out(const gd_tensor *t, void *data, size_t bytes);
 gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes);
 
+/* Fails if the memory of `t` is read-only. Calls that write a tensor ask first; `name` is that of the
+ * operand, or NULL. */
+gd_status gd_fail_read_only(const gd_tensor *t, const char *name);
+static inline gd_status gd_check_writable(const gd_tensor *t, const char *name) {
+    return t->storage && __builtin_expect(t->storage->read_only, 0) ? gd_fail_read_only(t, name)
+                                                                    : GD_OK;
+}
+
 /* gd_dtype_size, inlined. */
 static inline size_t gd_dtype_bytes(unsigned dtype) {
     static const uint8_t bytes[16] = {

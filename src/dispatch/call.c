@@ -131,6 +131,7 @@ static gd_status check_run_into(const gd_op *op, gd_tensors inputs, const void *
             return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: output %d has no data", (int)i);
         if (!gd_is_row_major(y->rank, y->dims, y->strides))
             return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: output %d is not contiguous", (int)i);
+        GD_TRY(gd_check_writable(y, NULL));
     }
     for (int64_t i = 0; i < inputs.count + outputs.count; i++) {
         const gd_tensor *t = i < inputs.count ? inputs.at[i] : outputs.at[i - inputs.count];

@@ -91,6 +91,14 @@ static gd_status fail_input(const gd_invocation *call, int i) {
     return gd_fail(GD_E_STATE, "'%s' is the result of a call that failed", name);
 }
 
+gd_status gd_call_check_written(const gd_invocation *call) {
+    const gd_op *op = call->op;
+    for (int i = 0; i < call->n_in && i < op->n_inputs; i++)
+        if (call->in[i] && (op->inputs[i].mutated || (i == 0 && op->flags & GD_OP_INPLACE)))
+            GD_TRY(gd_check_writable(call->in[i], op->inputs[i].name));
+    return GD_OK;
+}
+
 gd_status gd_call_check(const gd_invocation *call, gd_device **device, bool *scalars) {
     const int failed = failed_input(call);
     if (failed >= 0) return fail_input(call, failed);

@@ -225,6 +225,7 @@ static gd_status make_list(gd_invocation *call, int count) {
 static gd_status infer_and_run(gd_invocation *call, gd_device *device) {
     gd_meta few[GD_MAX_OUTPUTS];
     gd_infer infer = {call->op, call->attrs, call->in, call->n_in, few, call->n_out};
+    if (call->op->base || call->op->n_mutated > 0) GD_TRY(gd_call_check_written(call));
     gd_status status = is_inferred(call) ? gd_call_infer(call, &infer) : GD_OK;
     if (status == GD_OK && call->is_list) status = make_list(call, infer.n_out);
     if (status == GD_OK)

@@ -46,6 +46,8 @@ bool gd_call_is_skipped(const gd_invocation *call);
 /* Checks inputs and options and finds the device. Scalars on the CPU can be combined with tensors of
  * any device; *scalars: there are some. */
 gd_status gd_call_check(const gd_invocation *call, gd_device **device, bool *scalars);
+/* Fails if the op would write memory of another library that is read-only. */
+gd_status gd_call_check_written(const gd_invocation *call);
 
 /* Fills `in` with the inputs, where scalars on the CPU are uploaded to the device. */
 gd_status gd_call_upload_scalars(const gd_invocation *call, gd_device *device, gd_tensor **in);

@@ -62,7 +62,7 @@ static bool can_batch(const gd_each *e, const gd_device *device) {
         const gd_tensor *t = e->in[i];
         ok = t && t->kind == GD_VALUE && t->device == device;
         if (!ok || !is_written(e->op, i % width)) continue;
-        ok = !is_expanded(t) && gd_map_find(&seen, t->storage) < 0 &&
+        ok = !is_expanded(t) && !t->storage->read_only && gd_map_find(&seen, t->storage) < 0 &&
              gd_map_put(&seen, t->storage, 0);
     }
     gd_map_free(&seen);

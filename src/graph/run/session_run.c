@@ -144,7 +144,7 @@ static gd_status check_target(const gd_tensor *to, int64_t i, gd_dtype dtype, in
     char a[128], b[160];
     if (to && to->kind == GD_VALUE && to->rank == rank &&
         memcmp(to->dims, dims, sizeof(int64_t) * (size_t)rank) == 0)
-        return GD_OK;
+        return gd_check_writable(to, NULL);
     return gd_fail(GD_E_SHAPE, "fetch %lld is %s%s and cannot be written into %s%s", (long long)i,
                    gd_dtype_name(dtype), gd_shape_text(rank, dims, a, sizeof a),
                    to->kind == GD_SYMBOL ? "a symbol, " : "", gd_describe(to, b, sizeof b));

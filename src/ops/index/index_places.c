@@ -294,6 +294,7 @@ static gd_status check_written(const gd_tensor *x, gd_place_list places, const g
     int left;
     if (!x || !value) return gd_fail(GD_E_ARGUMENT, "%s is NULL", x ? "value" : "x");
     GD_TRY(check_places(x, places, &left));
+    GD_TRY(gd_check_writable(x, "x"));
     for (int d = 0; d < x->rank && x->kind == GD_VALUE; d++)
         if (x->strides[d] == 0 && x->dims[d] > 1)
             return gd_fail(GD_E_ARGUMENT, "'x' is expanded: several of its elements share memory; "
