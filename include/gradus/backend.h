@@ -120,6 +120,8 @@ typedef struct gd_device_api {
     gd_status (*event_join)(gd_device *d, gd_queue queue,
                             gd_queue_event *event);               /* the queue waits */
     gd_status (*event_wait)(gd_device *d, gd_queue_event *event); /* the host waits */
+    /* Whether event_wait would return at once. NULL: the library waits where it would ask. */
+    gd_status (*event_done)(gd_device *d, gd_queue_event *event, bool *done);
     void (*event_free)(gd_device *d, gd_queue_event *event);
     /* For the profiler: records an event with a time on the compute queue, and computes the time
      * between two of them after the host has waited for the second. NULL: the profiler waits for
@@ -148,6 +150,17 @@ typedef struct gd_device_api {
     void (*capture_free)(gd_device *d, gd_capture *capture);
 
     const struct gd_fusion_rules *fusion; /* what can be fused; NULL: nothing */
+
+    /* Memory that is shared with other libraries (gradus/dlpack.h); handles are what they call the
+     * address. `dlpack_type` is DLPack's number for this kind of device, 0 if its memory cannot be
+     * shared; then the functions are NULL. Streams are the queues of the other libraries:
+     * `native_stream` is the compute queue as such a stream, stream_record records an event on one,
+     * and stream_join lets one wait for an event. */
+    int32_t dlpack_type;
+    int32_t (*dlpack_number)(const gd_device *d); /* of the device among those of its kind */
+    void *(*native_stream)(const gd_device *d);
+    gd_status (*stream_record)(gd_device *d, void *stream, gd_queue_event **event);
+    gd_status (*stream_join)(gd_device *d, void *stream, gd_queue_event *event);
 
     /* CPU only. */
     void (*trim)(gd_device *d);

@@ -57,6 +57,18 @@ gd_device *gd_device_find(const char *name, char *known, size_t size) {
     return found;
 }
 
+gd_device *gd_device_find_dlpack(int32_t type, int32_t number) {
+    gd_device *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < device_count && !found; i++) {
+        const gd_device_api *api = devices[i]->api;
+        if (type != 0 && api->dlpack_type == type && api->dlpack_number(devices[i]) == number)
+            found = devices[i];
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 bool gd_device_kind_exists(const char *kind) {
     bool found = false;
     pthread_mutex_lock(&lock);

@@ -58,6 +58,26 @@ gd_status gd_device_mark_uploads(gd_device *d, gd_queue_event **mark);
 gd_status gd_device_join_uploads(gd_device *d, gd_queue_event *mark);
 void gd_device_drop_mark(gd_device *d, gd_queue_event *mark);
 
+/* --- memory and streams of other libraries ---------------------------------------------------- */
+
+/* The registered device with these numbers of DLPack; NULL: none. */
+gd_device *gd_device_find_dlpack(int32_t type, int32_t number);
+
+/* Order the compute queue and a stream of another library (gd_device_api.native_stream): later work of
+ * the queue waits for the present work of the stream, or the other way round. */
+gd_status gd_device_join_stream(gd_device *d, void *stream);
+gd_status gd_device_lead_stream(gd_device *d, void *stream);
+
+/* Foreign memory is released when the kernels that were queued before are done: `run` is called then,
+ * by this call or by a later one of any thread, which holds no lock. In the child of a fork it is
+ * never called. */
+typedef struct gd_device_release {
+    struct gd_device_release *next; /* for the queue, with the event */
+    gd_queue_event *event;
+    void (*run)(struct gd_device_release *release);
+} gd_device_release;
+void gd_device_release_later(gd_device *d, gd_device_release *release);
+
 /* How many times the host has waited for the compute queue or a download, for tests. */
 int64_t gd_device_waits(gd_device *d);
 

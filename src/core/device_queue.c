@@ -52,8 +52,19 @@ struct gd_device_queue {
     uint64_t counter_serial;          /* of the newest counter */
     uint64_t taken_number, taken_run; /* of the latest error that was taken */
     queued_calls calls;
-    int64_t waits; /* gd_device_waits */
+    int64_t waits;                       /* gd_device_waits */
+    int depth;                           /* how often the lock is held */
+    gd_device_release *releases, **last; /* of foreign memory, in the order of their events */
 };
+
+static void hold(gd_device_queue *q) {
+    pthread_mutex_lock(&q->lock);
+    q->depth++;
+}
+static void let_go(gd_device_queue *q) {
+    q->depth--;
+    pthread_mutex_unlock(&q->lock);
+}
 
 /* --- creation and loss ------------------------------------------------------------------------ */
 
@@ -86,6 +97,7 @@ static gd_device_queue *make_queue(gd_device *d) {
         pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
         pthread_mutex_init(&q->lock, &recursive);
         pthread_mutexattr_destroy(&recursive);
+        q->last = &q->releases;
         q->blocks = gd_blocks_new(d);
         if (q->blocks) atomic_store_explicit(&d->queue, q, memory_order_release);
         else gd_free(q), q = NULL;
@@ -118,8 +130,8 @@ gd_status gd_device_check(const gd_device *d) {
                    d->name);
 }
 
-void gd_device_lock(gd_device *d) { pthread_mutex_lock(&d->queue->lock); }
-void gd_device_unlock(gd_device *d) { pthread_mutex_unlock(&d->queue->lock); }
+void gd_device_lock(gd_device *d) { hold(d->queue); }
+void gd_device_unlock(gd_device *d) { let_go(d->queue); }
 
 static void add_suspects(const queued_calls *calls) {
     char others[80] = "";
@@ -145,8 +157,90 @@ static inline gd_status lock_queue(gd_device *d, gd_device_queue **q) {
     if (!gd_device_is_usable(d)) return gd_device_check(d);
     *q = queue_of(d);
     if (!*q) return gd_fail(GD_E_MEMORY, "no memory for the queues of %s", d->name);
-    pthread_mutex_lock(&(*q)->lock);
+    hold(*q);
     return GD_OK;
+}
+
+/* --- foreign memory --------------------------------------------------------------------------- */
+
+/* Takes the releases whose kernels are done from the list. The lock is held. */
+static gd_device_release *take_releases(gd_device *d, gd_device_queue *q) {
+    gd_device_release *first = q->releases, **end = &q->releases;
+    for (bool done = true; *end; end = &(*end)->next) {
+        if (!d->lost && d->api->event_done(d, (*end)->event, &done) != GD_OK) done = d->lost;
+        if (!done) break;
+        if (!d->lost) d->api->event_free(d, (*end)->event);
+    }
+    if (end == &q->releases) return NULL;
+    q->releases = *end;
+    if (!q->releases) q->last = &q->releases;
+    *end = NULL;
+    return first;
+}
+
+/* Runs them. They may run any code of the program, so no lock is held. */
+static void run_releases(gd_device_release *r) {
+    while (r) {
+        gd_device_release *next = r->next;
+        r->run(r);
+        r = next;
+    }
+}
+
+/* Unlocks the queue and releases foreign memory that no kernel uses any more, unless a caller still
+ * holds the lock. */
+static void unlock_and_release(gd_device *d, gd_device_queue *q) {
+    gd_device_release *done = q->releases && q->depth == 1 ? take_releases(d, q) : NULL;
+    let_go(q);
+    run_releases(done);
+}
+
+void gd_device_release_later(gd_device *d, gd_device_release *release) {
+    if (forked) return; /* the memory belongs to the parent */
+    gd_device_queue *q = d->lost ? NULL : queue_of(d);
+    release->next = NULL;
+    if (!q) {
+        release->run(release);
+        return;
+    }
+    hold(q);
+    gd_status status = d->api->event_record(d, GD_QUEUE_COMPUTE, &release->event);
+    if (status == GD_OK && d->api->event_done) {
+        *q->last = release;
+        q->last = &release->next;
+        release = NULL;
+    } else if (status == GD_OK) {
+        d->api->event_wait(d, release->event);
+        if (!d->lost) d->api->event_free(d, release->event);
+    }
+    unlock_and_release(d, q);
+    run_releases(release);
+}
+
+gd_status gd_device_join_stream(gd_device *d, void *stream) {
+    gd_device_queue *q;
+    gd_queue_event *event;
+    GD_TRY(lock_queue(d, &q));
+    gd_status status = d->api->stream_record(d, stream, &event);
+    if (status == GD_OK) {
+        status = d->api->event_join(d, GD_QUEUE_COMPUTE, event);
+        d->api->event_free(d, event);
+    }
+    unlock_and_release(d, q);
+    return status;
+}
+
+gd_status gd_device_lead_stream(gd_device *d, void *stream) {
+    gd_device_queue *q;
+    gd_queue_event *event;
+    GD_TRY(lock_queue(d, &q));
+    gd_status status = d->api->event_record(d, GD_QUEUE_COMPUTE, &event);
+    if (status == GD_OK) {
+        status = d->api->stream_join(d, stream, event);
+        d->api->event_free(d, event);
+    }
+    unlock_and_release(d, q);
+    return status;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -214,7 +308,7 @@ gd_status gd_queue_alloc(gd_device *d, size_t bytes, gd_queue queue, void **hand
     if (status == GD_OK) gd_count(&d->allocations, 1);
     count_memory(d, q, status == GD_OK ? (int64_t)bytes : 0);
     status = explain_loss(d, q, status);
-    pthread_mutex_unlock(&q->lock);
+    unlock_and_release(d, q);
     return status;
 }
 
@@ -224,19 +318,19 @@ void gd_queue_free(gd_device *d, void *handle, size_t bytes) {
         return;
     }
     gd_device_queue *q = d->queue;
-    pthread_mutex_lock(&q->lock);
+    hold(q);
     if (!d->lost) gd_blocks_free(q->blocks, handle); /* else its memory is gone */
     count_memory(d, q, -(int64_t)bytes);
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
 }
 
 void gd_queue_trim(gd_device *d) {
     gd_device_queue *q;
     if (forked || d->lost || !(q = d->queue)) return;
-    pthread_mutex_lock(&q->lock);
+    hold(q);
     trim_memory(d, q);
     count_memory(d, q, 0);
-    pthread_mutex_unlock(&q->lock);
+    unlock_and_release(d, q);
 }
 
 /* --- transfers -------------------------------------------------------------------------------- */
@@ -297,11 +391,11 @@ static gd_status upload_on(gd_device *d, gd_queue queue, void *to, const void *f
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
     bounce *b = take_bounce(d, q, bytes);
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
     if (!b) return gd_fail(GD_E_MEMORY, "no memory to upload %zu bytes to %s", bytes, d->name);
     gd_status status = empty_bounce(d, b);
     if (status == GD_OK) memcpy(b->address, from, bytes);
-    pthread_mutex_lock(&q->lock);
+    hold(q);
     if (status == GD_OK) status = gd_device_check(d);
     if (status == GD_OK) status = d->api->upload(d, queue, to, b->address, bytes);
     if (status == GD_OK) status = d->api->event_record(d, queue, &b->event);
@@ -309,7 +403,7 @@ static gd_status upload_on(gd_device *d, gd_queue queue, void *to, const void *f
         status = d->api->event_join(d, GD_QUEUE_COMPUTE, b->event);
     give_bounce(q, b);
     status = explain_loss(d, q, status);
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
     return status;
 }
 
@@ -327,7 +421,7 @@ gd_status gd_device_mark_uploads(gd_device *d, gd_queue_event **mark) {
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
     gd_status status = d->api->event_record(d, GD_QUEUE_UPLOAD, mark);
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
     return status;
 }
 
@@ -336,7 +430,7 @@ gd_status gd_device_join_uploads(gd_device *d, gd_queue_event *mark) {
     GD_TRY(lock_queue(d, &q));
     gd_status status = d->api->event_join(d, GD_QUEUE_COMPUTE, mark);
     d->api->event_free(d, mark);
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
     return status;
 }
 
@@ -398,9 +492,9 @@ static gd_status wait_for_queue(gd_device *d, gd_device_queue *q, gd_queue queue
     const int64_t calls = q->calls.count;
     GD_TRY(d->api->event_record(d, queue, &event));
     q->waits++;
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
     gd_status status = d->api->event_wait(d, event);
-    pthread_mutex_lock(&q->lock);
+    hold(q);
     d->api->event_free(d, event);
     if (status == GD_OK && q->calls.count == calls) q->calls.count = 0; /* none came meanwhile */
     return status;
@@ -441,7 +535,7 @@ static gd_status wait_and_download(gd_device *d, void *to, const void *from, siz
     if (status == GD_OK && bytes) memcpy(to, b->address, bytes);
     if (b) give_bounce(q, b);
     status = explain_loss(d, q, status);
-    pthread_mutex_unlock(&q->lock);
+    unlock_and_release(d, q);
     return status;
 }
 
@@ -454,9 +548,9 @@ gd_status gd_device_download(gd_device *d, void *to, const void *from, size_t by
 int64_t gd_device_waits(gd_device *d) {
     gd_device_queue *q = d->queue;
     if (!q) return 0;
-    pthread_mutex_lock(&q->lock);
+    hold(q);
     const int64_t waits = q->waits;
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
     return waits;
 }
 
@@ -465,7 +559,7 @@ gd_status gd_device_wait(gd_device *d) {
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
     gd_status status = explain_loss(d, q, wait_for_queue(d, q, GD_QUEUE_COMPUTE));
-    pthread_mutex_unlock(&q->lock);
+    unlock_and_release(d, q);
     return status;
 }
 
@@ -495,7 +589,7 @@ gd_status gd_device_end_call(gd_device *d, gd_status status) {
     gd_device_queue *q = d->queue;
     if (gd_device_debug && status == GD_OK) status = wait_for_queue(d, q, GD_QUEUE_COMPUTE);
     status = explain_loss(d, q, status);
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
     return status;
 }
 
@@ -525,17 +619,17 @@ void gd_device_log_counter(gd_device *d, uint64_t run, _Atomic uint64_t *counter
     logged_counter *c = gd_malloc(sizeof *c);
     if (!c) return;
     gd_device_queue *q = d->queue;
-    pthread_mutex_lock(&q->lock);
+    hold(q);
     *c = (logged_counter){q->counters, ++q->counter_serial, run, counter, before};
     q->counters = c;
     if (++q->n_counters == MAX_COUNTERS) drop_old_counters(q);
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
 }
 
 void gd_device_forget_counter(gd_device *d, const _Atomic uint64_t *counter) {
     gd_device_queue *q = d->api->host_reads ? NULL : d->queue;
     if (!q || forked) return;
-    pthread_mutex_lock(&q->lock);
+    hold(q);
     for (logged_counter **at = &q->counters, *c; (c = *at);) {
         if (c->counter == counter) {
             *at = c->next;
@@ -545,5 +639,5 @@ void gd_device_forget_counter(gd_device *d, const _Atomic uint64_t *counter) {
             at = &c->next;
         }
     }
-    pthread_mutex_unlock(&q->lock);
+    let_go(q);
 }

@@ -133,7 +133,9 @@ std::map<char *, size_t> pinned;
 thread_local std::vector<graph *> own_captures;
 std::vector<graph *> all_captures;
 
-stream *stream_of(CUstream s) { return s ? (stream *)s : &legacy; }
+stream *stream_of(CUstream s) {
+    return s == nullptr || s == CU_STREAM_LEGACY ? &legacy : (stream *)s;
+}
 
 template <typename Map, typename Key> bool contains(const Map &map, Key address, size_t bytes) {
     auto at = map.upper_bound(address);

@@ -36,6 +36,7 @@ static gd_device_api api = {
     .event_record = gd_cuda_event_record,
     .event_join = gd_cuda_event_join,
     .event_wait = gd_cuda_event_wait,
+    .event_done = gd_cuda_event_done,
     .event_free = gd_cuda_event_free,
     .time_record = gd_cuda_time_record,
     .time_between = gd_cuda_time_between,
@@ -48,6 +49,11 @@ static gd_device_api api = {
     .capture_end = gd_cuda_capture_end,
     .capture_launch = gd_cuda_capture_launch,
     .capture_free = gd_cuda_capture_free,
+    .dlpack_type = 2, /* kDLCUDA */
+    .dlpack_number = gd_cuda_dlpack_number,
+    .native_stream = gd_cuda_native_stream,
+    .stream_record = gd_cuda_stream_record,
+    .stream_join = gd_cuda_stream_join,
 };
 
 enum { OLDEST_CAPABILITY = 80 };

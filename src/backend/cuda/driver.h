@@ -18,7 +18,7 @@
     X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)              \
     X(cuMemsetD8Async) X(cuStreamCreateWithPriority) X(cuStreamSynchronize) X(cuStreamWaitEvent) \
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo) X(cuEventCreate)     \
-    X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime)               \
+    X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime)                 \
     X(cuModuleLoadData) X(cuModuleGetFunction)           \
     X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernel) X(cuLaunchKernelEx)            \
     X(cuLaunchCooperativeKernel) X(cuGraphInstantiate) X(cuGraphLaunch) X(cuGraphDestroy)        \

@@ -34,22 +34,22 @@ void gd_cuda_event_free(gd_device *d, gd_queue_event *event) {
     pthread_mutex_unlock(&s->lock);
 }
 
-static gd_status record_event(gd_device *d, gd_queue queue, bool timed, gd_queue_event **event) {
+static gd_status record_event(gd_device *d, CUstream stream, bool timed, gd_queue_event **event) {
     gd_status status = gd_cuda_enter_context(d);
     if (status != GD_OK) return status;
     *event = take_event(d, timed);
     if (!*event) return GD_E_DEVICE;
-    status = GD_CUDA_CALL(d, cuEventRecord((*event)->event, gd_cuda_state_of(d)->streams[queue]));
+    status = GD_CUDA_CALL(d, cuEventRecord((*event)->event, stream));
     if (status != GD_OK) gd_cuda_event_free(d, *event);
     return status;
 }
 
 gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_queue_event **event) {
-    return record_event(d, queue, false, event);
+    return record_event(d, gd_cuda_state_of(d)->streams[queue], false, event);
 }
 
 gd_status gd_cuda_time_record(gd_device *d, gd_queue_event **event) {
-    return record_event(d, GD_QUEUE_COMPUTE, true, event);
+    return record_event(d, gd_cuda_state_of(d)->streams[GD_QUEUE_COMPUTE], true, event);
 }
 
 gd_status gd_cuda_time_between(gd_device *d, gd_queue_event *first, gd_queue_event *second,
@@ -74,6 +74,35 @@ gd_status gd_cuda_event_wait(gd_device *d, gd_queue_event *event) {
     gd_status status = gd_cuda_enter_context(d);
     if (status != GD_OK) return status;
     GD_CUDA_TRY(d, cuEventSynchronize(event->event));
+    return GD_OK;
+}
+
+gd_status gd_cuda_event_done(gd_device *d, gd_queue_event *event, bool *done) {
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    const CUresult result = gd_cuda.cuEventQuery(event->event);
+    *done = result != CUDA_ERROR_NOT_READY;
+    return *done ? gd_cuda_check(d, result, "cuEventQuery") : GD_OK;
+}
+
+/* --- streams of other libraries --------------------------------------------------------------- */
+
+/* DLPack's numbers 0, 1 and 2 are the driver's handles of the default stream, the legacy default stream
+ * and that of the thread. */
+int32_t gd_cuda_dlpack_number(const gd_device *d) { return gd_cuda_state_of(d)->number; }
+
+void *gd_cuda_native_stream(const gd_device *d) {
+    return gd_cuda_state_of(d)->streams[GD_QUEUE_COMPUTE];
+}
+
+gd_status gd_cuda_stream_record(gd_device *d, void *stream, gd_queue_event **event) {
+    return record_event(d, stream, false, event);
+}
+
+gd_status gd_cuda_stream_join(gd_device *d, void *stream, gd_queue_event *event) {
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    GD_CUDA_TRY(d, cuStreamWaitEvent(stream, event->event, 0));
     return GD_OK;
 }
 

@@ -52,7 +52,12 @@ gd_status gd_cuda_download(gd_device *d, gd_queue queue, void *to, const void *f
 gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_queue_event **event);
 gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_queue_event *event);
 gd_status gd_cuda_event_wait(gd_device *d, gd_queue_event *event);
+gd_status gd_cuda_event_done(gd_device *d, gd_queue_event *event, bool *done);
 void gd_cuda_event_free(gd_device *d, gd_queue_event *event);
+int32_t gd_cuda_dlpack_number(const gd_device *d);
+void *gd_cuda_native_stream(const gd_device *d);
+gd_status gd_cuda_stream_record(gd_device *d, void *stream, gd_queue_event **event);
+gd_status gd_cuda_stream_join(gd_device *d, void *stream, gd_queue_event *event);
 gd_status gd_cuda_time_record(gd_device *d, gd_queue_event **event);
 gd_status gd_cuda_time_between(gd_device *d, gd_queue_event *first, gd_queue_event *second,
                                double *ns);

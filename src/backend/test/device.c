@@ -117,6 +117,7 @@ static const gd_device_api device_api = {
     .event_record = test_event_record,
     .event_join = test_event_join,
     .event_wait = test_event_wait,
+    .event_done = test_event_done,
     .event_free = test_event_free,
     .time_record = test_time_record,
     .time_between = test_time_between,
@@ -130,6 +131,11 @@ static const gd_device_api device_api = {
     .capture_launch = test_capture_launch,
     .capture_free = test_capture_free,
     .fusion = &fusion_rules,
+    .dlpack_type = 12, /* kDLExtDev */
+    .dlpack_number = test_dlpack_number,
+    .native_stream = test_native_stream,
+    .stream_record = test_stream_record,
+    .stream_join = test_stream_join,
 };
 
 static gd_test_controls device_controls = {.fail_alloc_after = -1};

@@ -185,6 +185,35 @@ gd_status test_event_wait(gd_device *d, gd_queue_event *event) {
     return test_device.lost ? test_host->fail(GD_E_DEVICE, "test:0 is lost") : GD_OK;
 }
 
+gd_status test_event_done(gd_device *d, gd_queue_event *event, bool *done) {
+    (void)d;
+    pthread_mutex_lock(&queues_lock);
+    *done = event->done;
+    pthread_mutex_unlock(&queues_lock);
+    return GD_OK;
+}
+
+/* Streams of other libraries: number 1 + q is queue q. */
+static gd_queue queue_of_stream(void *stream) { return (gd_queue)((uintptr_t)stream - 1); }
+
+int32_t test_dlpack_number(const gd_device *d) {
+    (void)d;
+    return 0;
+}
+
+void *test_native_stream(const gd_device *d) {
+    (void)d;
+    return (void *)(uintptr_t)(1 + GD_QUEUE_COMPUTE);
+}
+
+gd_status test_stream_record(gd_device *d, void *stream, gd_queue_event **event) {
+    return test_event_record(d, queue_of_stream(stream), event);
+}
+
+gd_status test_stream_join(gd_device *d, void *stream, gd_queue_event *event) {
+    return test_event_join(d, queue_of_stream(stream), event);
+}
+
 gd_status test_time_record(gd_device *d, gd_queue_event **event) {
     return test_event_record(d, GD_QUEUE_COMPUTE, event);
 }

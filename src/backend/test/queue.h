@@ -36,10 +36,16 @@ void test_drain(void);
 gd_status test_event_record(gd_device *d, gd_queue queue, gd_queue_event **event);
 gd_status test_event_join(gd_device *d, gd_queue queue, gd_queue_event *event);
 gd_status test_event_wait(gd_device *d, gd_queue_event *event);
+gd_status test_event_done(gd_device *d, gd_queue_event *event, bool *done);
 void test_event_free(gd_device *d, gd_queue_event *event);
 gd_status test_time_record(gd_device *d, gd_queue_event **event);
 gd_status test_time_between(gd_device *d, gd_queue_event *first, gd_queue_event *second,
                             double *ns);
+
+int32_t test_dlpack_number(const gd_device *d);
+void *test_native_stream(const gd_device *d);
+gd_status test_stream_record(gd_device *d, void *stream, gd_queue_event **event);
+gd_status test_stream_join(gd_device *d, void *stream, gd_queue_event *event);
 
 gd_status test_capture_begin(gd_device *d);
 gd_status test_capture_end(gd_device *d, gd_capture **capture);
