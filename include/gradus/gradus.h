@@ -8,6 +8,7 @@
 #include "gradus/dataset.h"
 #include "gradus/datasets.h"
 #include "gradus/device.h"
+#include "gradus/dlpack.h"
 #include "gradus/dtype.h"
 #include "gradus/extend.h"
 #include "gradus/graph.h"

@@ -174,6 +174,13 @@ TENSOR(gd_jvp_at, gd_jvp(NULL, gd_list(make_leaf()), gd_list(make_tensor()), NUL
 TENSOR(gd_jacobian_at, gd_jacobian(fn, gd_list(make_leaf()), 7, NULL))
 LIST(gd_hvp_at, 1, gd_hvp(NULL, gd_list(make_leaf()), gd_list(make_tensor()), NULL))
 STATUS(gd_gradcheck_at, gd_gradcheck(NULL, gd_list(make_leaf()), NULL))
+OBJECT(gd_to_dlpack_at, gd_to_dlpack(make_leaf()))
+OBJECT(gd_to_dlpack_unversioned_at, gd_to_dlpack_unversioned(make_leaf()))
+TENSOR(gd_from_dlpack_at, gd_from_dlpack(NULL))
+TENSOR(gd_from_dlpack_unversioned_at, gd_from_dlpack_unversioned(NULL))
+STATUS(gd_dl_describe_at, gd_dl_describe(make_tensor(), NULL))
+CALL(gd_dl_device_of_at, gd_dl_device_of(NULL).type == 0)
+OBJECT(gd_dl_find_device_at, gd_dl_find_device((gd_dl_device){99, 0}))
 STATUS(gd_save_npy_at, gd_save_npy(missing, make_tensor()))
 TENSOR(gd_load_npy_at, gd_load_npy(missing))
 STATUS(gd_save_npz_at, gd_save_npz(missing, words, gd_list(make_tensor())))
@@ -421,6 +428,14 @@ static const row rows[] = {
     FAILS(gd_jacobian_at),
     FAILS(gd_hvp_at),
     FAILS(gd_gradcheck_at),
+    FAILS(gd_to_dlpack_at),
+    FAILS(gd_to_dlpack_unversioned_at),
+    FAILS(gd_from_dlpack_at),
+    FAILS(gd_from_dlpack_unversioned_at),
+    FAILS(gd_dl_describe_at),
+    FAILS(gd_dl_device_of_at),
+    FAILS(gd_dl_find_device_at),
+    {"gd_device_stream", NULL, QUESTION},
     FAILS(gd_save_npy_at),
     FAILS(gd_load_npy_at),
     FAILS(gd_save_npz_at),
