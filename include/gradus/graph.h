@@ -63,6 +63,8 @@ typedef struct gd_block {
     __attribute__((cleanup(end), unused)) gd_block GD_SCOPE_NAME_(__COUNTER__) = begin
 GD_API gd_block gd_graph_begin(gd_graph *graph);
 GD_API void gd_graph_end(gd_block *block);
+/* Whether ops of this thread are added to a graph: in such a block, and while a jit traces. */
+GD_API bool gd_is_tracing(void);
 
 /* --- placeholders and variables --------------------------------------------------------------- */
 

@@ -316,6 +316,13 @@ static bool parse_options_of(gd_record *r, char *s) {
     return true;
 }
 
+/* Names and arguments in Python; the generator reads the text (opgen/python.c). */
+static bool parse_python(gd_record *r, char *s) {
+    if (r->python) return gd_record_fail(r, "a second line python:", s);
+    r->python = s;
+    return true;
+}
+
 /* Lines that begin with a fixed word; all others are expressions and options. */
 static const struct {
     const char *word;
@@ -325,6 +332,7 @@ static const struct {
     {"finds", true, parse_finds},  {"options", true, parse_options_of},
     {"saves", false, parse_saves}, {"neutral", false, parse_neutral},
     {"onnx", false, parse_onnx},   {"caffe", false, parse_caffe},
+    {"python", false, parse_python},
 };
 enum { N_LINES = sizeof lines / sizeof *lines };
 

@@ -23,6 +23,8 @@
  *                                    (operator_text.h has the words; all but the name may be
  *                                    missing; lines that are indented further continue the text)
  *
+ *       python names(x, theirs=ours)  (names and arguments in Python: opgen/python.c)
+ *
  * Inputs: `x`, `b?` optional, `xs*` any number, `x!` mutated (also `x!?`). Required attributes:
  * `dims:int[]`. Outputs: `y`, `ys*`, `mask~` hidden. Types: int, float, number (a float or a 64-bit
  * integer, without loss), bool, dtype, string, int[1..3], int[], float[] (not in ops),
@@ -71,6 +73,7 @@ typedef struct gd_record {
     char *name, *doc;
     gd_operator_text onnx, caffe;
     int onnx_line, caffe_line; /* where these texts begin */
+    char *python;              /* names and arguments in Python; NULL: those of the record */
     unsigned flags;
     bool inplace_too; /* flag `inplace`: the op has an in-place form, too */
     gd_op_param inputs[GD_RECORD_MAX], outputs[GD_RECORD_MAX];

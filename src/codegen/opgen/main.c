@@ -212,6 +212,7 @@ int main(int argc, char **argv) {
     write_elementwise();
     write_page();
     write_factories();
+    write_python();
     write_counts();
     return 0;
 }

@@ -22,6 +22,7 @@
  *     ops.md            the reference page
  *     gradus/KINDs.h    the constructors of layers, optimizers ...; KINDs.md: their reference pages
  *     factory_calls.c     the functions behind the constructors, and the table of their records
+ *     python_calls.c    the functions and methods of the Python module
  *     counts.txt        the numbers of ops, layers and so on, for README.md
  *
  * A file is written only if its content changes, so that an edit rebuilds little.
@@ -103,6 +104,7 @@ void write_kernel_tables(void);
 void print_kernel_words(void);
 void write_elementwise(void);
 void write_page(void);
+void write_python(void);
 void write_counts(void);
 
 /* An expression that gets kernels (elementwise.c): that of an op, of a gradient or of a primitive.

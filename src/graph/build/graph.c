@@ -125,6 +125,8 @@ static void __attribute__((constructor)) set_graph_hooks(void) {
     gd_symbol_text_hook = symbol_text;
 }
 
+bool gd_is_tracing(void) { return gd_graph_building() != NULL; }
+
 /* --- nodes ------------------------------------------------------------------------------------ */
 
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in) {

@@ -1,0 +1,46 @@
+# The Python module: gradus/_core.abi3.so and the files of python/gradus/. In the build folder it is python/gradus/,
+# so that PYTHONPATH=build/python runs it.
+set(GRADUS_PYTHON AUTO CACHE STRING "Build the Python module: AUTO (if Python's headers are there), ON or OFF")
+set_property(CACHE GRADUS_PYTHON PROPERTY STRINGS AUTO ON OFF)
+set(GRADUS_HAS_PYTHON OFF)
+if(GRADUS_PYTHON STREQUAL "OFF" OR GRADUS_FUZZ)
+  return()
+endif()
+find_package(Python 3.11 QUIET COMPONENTS Interpreter Development.Module)
+if(NOT Python_Development.Module_FOUND)
+  if(GRADUS_PYTHON STREQUAL "ON")
+    message(FATAL_ERROR "GRADUS_PYTHON is ON, but there is no Python of version 3.11 or later with its headers")
+  endif()
+  return()
+endif()
+set(GRADUS_HAS_PYTHON ON)
+
+file(GLOB PYTHON_SOURCES CONFIGURE_DEPENDS python/src/*.c)
+add_library(gradus_python MODULE ${PYTHON_SOURCES} ${GEN}/python_calls.c)
+add_dependencies(gradus_python generate)
+target_include_directories(gradus_python PRIVATE python/src ${Python_INCLUDE_DIRS})
+target_link_libraries(gradus_python PRIVATE gradus gradus_flags)
+set_target_properties(gradus_python PROPERTIES
+  OUTPUT_NAME _core PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/gradus
+  INSTALL_RPATH "$ORIGIN")
+# One binary for every version from 3.11 on, but for free-threaded ones, which have no stable ABI yet.
+execute_process(COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0, sysconfig.get_config_var('EXT_SUFFIX'))"
+  OUTPUT_VARIABLE PYTHON_ABI OUTPUT_STRIP_TRAILING_WHITESPACE)
+string(REPLACE " " ";" PYTHON_ABI "${PYTHON_ABI}")
+list(GET PYTHON_ABI 0 PYTHON_FREE_THREADED)
+if(PYTHON_FREE_THREADED)
+  list(GET PYTHON_ABI 1 PYTHON_SUFFIX)
+else()
+  set(PYTHON_SUFFIX .abi3.so)
+  target_compile_definitions(gradus_python PRIVATE Py_LIMITED_API=0x030b0000)
+endif()
+set_target_properties(gradus_python PROPERTIES SUFFIX ${PYTHON_SUFFIX})
+
+file(GLOB_RECURSE PYTHON_FILES CONFIGURE_DEPENDS python/gradus/*)
+add_custom_command(
+  OUTPUT ${CMAKE_BINARY_DIR}/python/stamp
+  COMMAND ${CMAKE_COMMAND} -E copy_directory ${CMAKE_SOURCE_DIR}/python/gradus ${CMAKE_BINARY_DIR}/python/gradus
+  COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/python/stamp
+  DEPENDS ${PYTHON_FILES}
+  COMMENT "Copying the Python files")
+add_custom_target(gradus_python_files ALL DEPENDS ${CMAKE_BINARY_DIR}/python/stamp)

@@ -1,0 +1,321 @@
+"""Functions of the Python Array API standard that are compositions of ops, and its data about dtypes."""
+import builtins as _b
+import types as _types
+
+from gradus import _core
+from gradus._core import Tensor
+
+__all__ = [
+    "arange", "asarray", "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "count_nonzero",
+    "cross", "diff", "empty_like", "expand_dims", "eye", "finfo", "from_numpy", "grad", "iinfo", "is_tensor", "isdtype",
+    "isin", "matrix_transpose", "meshgrid", "moveaxis", "positive", "repeat", "result_type", "tensordot", "trace",
+    "unstack", "vecdot",
+]
+
+
+# --- creation -------------------------------------------------------------------------------------
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_grad=False):
+    """Numbers from start to stop in steps; of ints if all three are, else of floats."""
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise _core.ArgumentError("the step of arange is 0")
+    if dtype is None:
+        whole = all(isinstance(n, int) or hasattr(n, "__index__") for n in (start, stop, step))
+        dtype = _core.int64 if whole else _core.float32
+    if (stop - start) / step <= 0:
+        return _core.empty(0, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _core.arange(start, stop, step=step, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+all, any, min, max, sum = _b.all, _b.any, _b.min, _b.max, _b.sum  # in this file: Python's
+
+
+def asarray(obj, /, *, dtype=None, device=None, copy=None):
+    """The data as a tensor; memory is shared if the dtype and the layout allow it and copy is not True."""
+    return _core.as_tensor(obj, dtype=dtype, device=device, copy=copy)
+
+
+def from_numpy(array):
+    """A tensor that shares the memory of a NumPy array."""
+    return _core.as_tensor(array)
+
+
+def is_tensor(obj):
+    """Whether an object is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def empty_like(x, /, *, dtype=None, device=None, requires_grad=False):
+    """A tensor like x whose elements are not set."""
+    return _core.empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+
+
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=False):
+    """Ones on a diagonal, zeros elsewhere."""
+    n_cols = n_rows if n_cols is None else n_cols
+    dtype = _core.float32 if dtype is None else dtype
+    rows = _core.arange(0, n_rows, device=device)
+    columns = _core.arange(0, n_cols, device=device)
+    y = _core.cast(rows.unsqueeze(1) + k == columns, dtype)
+    return y.requires_grad_() if requires_grad else y
+
+
+def meshgrid(*arrays, indexing="xy"):
+    """Coordinate matrices of vectors: of the standard, so that the first two axes are exchanged ('xy')."""
+    if indexing not in ("xy", "ij"):
+        raise _core.ArgumentError(f"indexing is {indexing!r}; it is 'xy' or 'ij'")
+    if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)):
+        arrays = tuple(arrays[0])
+    n = len(arrays)
+    grids = []
+    for i, a in enumerate(arrays):
+        shape = [1] * n
+        shape[i] = a.numel()
+        grids.append(a.reshape(shape))
+    grids = list(broadcast_arrays(*grids)) if n > 1 else grids
+    if indexing == "xy" and n > 1:
+        grids = [g.transpose(0, 1) for g in grids]
+    return grids
+
+
+# --- dtypes ---------------------------------------------------------------------------------------
+
+_ints = {"int8": (8, True), "int32": (32, True), "int64": (64, True), "uint8": (8, False)}
+_floats = {  # bits, eps, largest, smallest normal number, digits
+    "float16": (16, 2.0**-10, 65504.0, 2.0**-14, 3),
+    "bfloat16": (16, 2.0**-7, (2 - 2.0**-7) * 2.0**127, 2.0**-126, 2),
+    "float32": (32, 2.0**-23, (2 - 2.0**-23) * 2.0**127, 2.0**-126, 6),
+    "float64": (64, 2.0**-52, (2 - 2.0**-52) * 2.0**1023, 2.0**-1022, 15),
+}
+
+
+def _dtype_of(o):
+    return o.dtype if isinstance(o, Tensor) else _core._as_dtype(o)
+
+
+def finfo(dtype, /):
+    """The limits of a float dtype: bits, eps, max, min, smallest_normal."""
+    dtype = _dtype_of(dtype)
+    if str(dtype) not in _floats:
+        raise _core.DtypeError(f"finfo is for float dtypes, not {dtype}")
+    bits, eps, largest, smallest, digits = _floats[str(dtype)]
+    return _types.SimpleNamespace(bits=bits, eps=eps, max=largest, min=-largest, smallest_normal=smallest,
+                                  tiny=smallest, resolution=10.0**-digits, dtype=dtype)
+
+
+def iinfo(dtype, /):
+    """The limits of an integer dtype: bits, max, min."""
+    dtype = _dtype_of(dtype)
+    if str(dtype) not in _ints:
+        raise _core.DtypeError(f"iinfo is for integer dtypes, not {dtype}")
+    bits, signed = _ints[str(dtype)]
+    return _types.SimpleNamespace(bits=bits, max=2 ** (bits - signed) - 1, min=-(2 ** (bits - 1)) if signed else 0,
+                                  dtype=dtype)
+
+
+def isdtype(dtype, kind):
+    """Whether a dtype is of a kind: 'bool', 'signed integer', 'real floating', 'numeric', a dtype, or a tuple."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, k) for k in kind)
+    name = str(_core._as_dtype(dtype))
+    if isinstance(kind, str):
+        signed = name in _ints and _ints[name][1]
+        kinds = {
+            "bool": name == "bool",
+            "signed integer": signed,
+            "unsigned integer": name in _ints and not signed,
+            "integral": name in _ints,
+            "real floating": name in _floats,
+            "complex floating": False,
+            "numeric": name in _ints or name in _floats,
+        }
+        if kind in kinds:
+            return kinds[kind]
+        if kind not in _ints and kind not in _floats:
+            raise _core.ArgumentError(f"no kind {kind!r}; there are {', '.join(map(repr, kinds))}")
+    return _core._as_dtype(dtype) == _core._as_dtype(kind)
+
+
+def result_type(*arrays_and_dtypes):
+    """The dtype of an op of these tensors, dtypes and numbers. A number is weak."""
+    strong = [_dtype_of(o) for o in arrays_and_dtypes if not isinstance(o, (bool, int, float))]
+    numbers = [o for o in arrays_and_dtypes if isinstance(o, (bool, int, float))]
+    if not arrays_and_dtypes:
+        raise _core.ArgumentError("result_type needs an array, a dtype or a number")
+    if not strong:
+        return _core.float32 if any(isinstance(n, float) for n in numbers) else (
+            _core.bool if all(isinstance(n, _b.bool) for n in numbers) else _core.int64)
+    dtype = strong[0]
+    for other in strong[1:]:
+        dtype = _core._promote(dtype, other)
+    for n in numbers:
+        if isinstance(n, float) and not dtype.is_floating_point:
+            dtype = _core.float32
+        elif not isinstance(n, _b.bool) and dtype == _core.bool:
+            dtype = _core.int64
+    return dtype
+
+
+def can_cast(from_, to, /):
+    """Whether promotion leads from one dtype to the other."""
+    return _core._promote(_dtype_of(from_), _core._as_dtype(to)) == _core._as_dtype(to)
+
+
+def astype(x, dtype, /, *, copy=True, device=None):
+    """The tensor in another dtype."""
+    return x.to(dtype=dtype, device=device, copy=copy)
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+def broadcast_shapes(*shapes):
+    """The shape to which all shapes broadcast."""
+    rank = max((len(s) for s in shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        for i, n in enumerate(reversed(tuple(shape))):
+            if n != 1:
+                if result[rank - 1 - i] not in (1, n):
+                    raise _core.ShapeError(f"the shapes {', '.join(map(str, shapes))} do not broadcast")
+                result[rank - 1 - i] = n
+    return tuple(result)
+
+
+def broadcast_to(x, /, shape):
+    """The tensor broadcast to a shape."""
+    return _core.expand(x, shape)
+
+
+def broadcast_arrays(*arrays):
+    """All tensors broadcast to one shape."""
+    shape = broadcast_shapes(*(a.shape for a in arrays))
+    return tuple(_core.expand(a, shape) for a in arrays)
+
+
+def expand_dims(x, /, axis=0):
+    """A new axis of size 1, or several."""
+    if isinstance(axis, int):
+        return _core.unsqueeze(x, axis)
+    rank = x.ndim + len(axis)
+    places = sorted(a + rank if a < 0 else a for a in axis)
+    if len(set(places)) != len(places) or any(a < 0 or a >= rank for a in places):
+        raise _core.IndexError(f"the axes {tuple(axis)} do not fit a result of {rank} dimensions")
+    for a in places:
+        x = _core.unsqueeze(x, a)
+    return x
+
+
+def moveaxis(x, source, destination, /):
+    """Axes moved to other places."""
+    return _core.movedim(x, source, destination)
+
+
+def matrix_transpose(x, /):
+    """The last two axes transposed."""
+    return x.mT
+
+
+def unstack(x, /, *, axis=0):
+    """The parts along an axis, as a tuple."""
+    return _core.unbind(x, axis)
+
+
+def repeat(x, repeats, /, *, axis=None):
+    """Each element repeated, along an axis or of all in row-major order."""
+    if not isinstance(repeats, int):
+        if isinstance(repeats, Tensor) and repeats.numel() == 1:
+            repeats = int(repeats)
+        else:
+            raise _core.UnsupportedError("repeat with a count for each element is not there yet")
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    axis = axis + x.ndim if axis < 0 else axis
+    shape = list(x.shape)
+    y = _core.expand(_core.unsqueeze(x, axis + 1), shape[: axis + 1] + [repeats] + shape[axis + 1:])
+    shape[axis] *= repeats
+    return y.reshape(shape)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def positive(x, /):
+    """The tensor itself, as a copy."""
+    return x.clone()
+
+
+def count_nonzero(x, /, *, axis=None, keepdims=False):
+    """How many elements are not 0."""
+    return _core.sum(x != 0, axis=axis, keepdims=keepdims, dtype=_core.int64)
+
+
+def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+    """The differences of neighbours along an axis, n times."""
+    parts = [p for p in (prepend, x, append) if p is not None]
+    x = _core.cat(parts, axis=axis) if len(parts) > 1 else x
+    for _ in range(n):
+        size = x.shape[axis]
+        a, b = _core.narrow(x, axis, 1, size - 1), _core.narrow(x, axis, 0, size - 1)
+        x = a != b if x.dtype == _core.bool else a - b
+    return x
+
+
+def isin(x1, x2, /, *, invert=False):
+    """Which elements of x1 are among those of x2."""
+    x1, x2 = (_core.as_tensor(x) for x in (x1, x2))
+    found = _core.any(x1.reshape(-1, 1) == x2.reshape(1, -1), axis=1).reshape(x1.shape) if x2.numel() else (
+        _core.zeros(x1.shape, dtype=_core.bool))
+    return _core.logical_not(found) if invert else found
+
+
+def vecdot(x1, x2, /, *, axis=-1):
+    """The scalar products along an axis."""
+    return _core.sum(x1 * x2, axis=axis, dtype=result_type(x1, x2))
+
+
+def tensordot(x1, x2, /, *, axes=2):
+    """Products summed over pairs of axes."""
+    if isinstance(axes, int):
+        a, b = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
+    else:
+        a, b = ([i] if isinstance(i, int) else list(i) for i in axes)
+    a, b = [i % x1.ndim for i in a], [i % x2.ndim for i in b]
+    left = [i for i in range(x1.ndim) if i not in a]
+    right = [i for i in range(x2.ndim) if i not in b]
+    shape = [x1.shape[i] for i in left] + [x2.shape[i] for i in right]
+    inner = 1
+    for i, k in zip(a, b):
+        if x1.shape[i] != x2.shape[k]:
+            raise _core.ShapeError(f"tensordot sums axis {i} of size {x1.shape[i]} with axis {k} of size {x2.shape[k]}")
+        inner *= x1.shape[i]
+    m = _core.permute_dims(x1, left + a).reshape(-1 if inner else 0, inner)
+    return (m @ _core.permute_dims(x2, b + right).reshape(inner, -1 if inner else 0)).reshape(shape)
+
+
+def cross(x1, x2, /, *, axis=-1):
+    """The vector product of vectors of three elements."""
+    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise _core.ShapeError(f"cross is for vectors of 3 elements, not {x1.shape[axis]} and {x2.shape[axis]}")
+    a, b = (_core.unbind(x, axis) for x in broadcast_arrays(x1, x2))
+    parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+    return _core.stack(parts, axis=axis)
+
+
+def trace(x, /, *, offset=0, dtype=None):
+    """The sum of a diagonal of matrices."""
+    return _core.sum(_core.diagonal(x, offset=offset, axis0=-2, axis1=-1), axis=-1, dtype=dtype)
+
+
+# --- gradients ------------------------------------------------------------------------------------
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):
+    """The gradients of the sum of outputs with respect to inputs, as a tuple."""
+    outputs, inputs = ([x] if isinstance(x, Tensor) else list(x) for x in (outputs, inputs))
+    given = [] if grad_outputs is None else [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
+    retain = create_graph if retain_graph is None else retain_graph
+    return _core._grad(outputs, inputs, given, retain, create_graph, allow_unused)
