@@ -22,15 +22,15 @@ from gradus import _methods  # noqa: F401 (adds methods to Tensor)
 
 e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 
-_submodules = ("testing", "torch")
+_submodules = ("linalg", "torch")
 
 
 def __getattr__(name):
     if name in _submodules:
         return _importlib.import_module("gradus." + name)
-    from gradus import _missing
-
-    raise AttributeError(_missing.explain(name))
+    if name.startswith("_"):
+        raise AttributeError(f"module 'gradus' has no attribute '{name}'")
+    raise AttributeError(_importlib.import_module("gradus._missing").explain(name))
 
 
 def __dir__():

@@ -6,10 +6,11 @@ from gradus import _core
 from gradus._core import Tensor
 
 __all__ = [
-    "arange", "asarray", "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "count_nonzero",
-    "cross", "diff", "empty_like", "expand_dims", "eye", "finfo", "from_numpy", "grad", "iinfo", "is_tensor", "isdtype",
-    "isin", "matrix_transpose", "meshgrid", "moveaxis", "positive", "repeat", "result_type", "tensordot", "trace",
-    "unstack", "vecdot",
+    "__array_namespace_info__", "arange", "asarray", "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
+    "can_cast", "clip", "count_nonzero", "cross", "cumulative_prod", "cumulative_sum", "diff", "empty_like",
+    "expand_dims", "eye", "finfo", "from_numpy", "grad", "iinfo", "is_tensor", "isdtype", "isin", "linspace",
+    "matrix_transpose", "meshgrid", "moveaxis", "nonzero", "positive", "repeat", "result_type",
+    "roll", "sort", "squeeze", "std", "take", "take_along_axis", "tensordot", "trace", "unstack", "var", "vecdot",
 ]
 
 
@@ -23,14 +24,11 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_gra
     if step == 0:
         raise _core.ArgumentError("the step of arange is 0")
     if dtype is None:
-        whole = all(isinstance(n, int) or hasattr(n, "__index__") for n in (start, stop, step))
+        whole = _b.all(isinstance(n, int) or hasattr(n, "__index__") for n in (start, stop, step))
         dtype = _core.int64 if whole else _core.float32
     if (stop - start) / step <= 0:
         return _core.empty(0, dtype=dtype, device=device, requires_grad=requires_grad)
     return _core.arange(start, stop, step=step, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-all, any, min, max, sum = _b.all, _b.any, _b.min, _b.max, _b.sum  # in this file: Python's
 
 
 def asarray(obj, /, *, dtype=None, device=None, copy=None):
@@ -81,6 +79,16 @@ def meshgrid(*arrays, indexing="xy"):
     return grids
 
 
+def linspace(start, stop, /, num=None, *, steps=None, dtype=None, device=None, endpoint=True, requires_grad=False):
+    """Evenly spaced numbers from start to stop; without stop itself if endpoint is False."""
+    n = steps if num is None else num
+    if n is None:
+        raise TypeError("linspace() needs the argument 'num'")
+    if not endpoint and n > 0:
+        stop = start + (stop - start) * (n - 1) / n
+    return _core.linspace(start, stop, n, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
+
+
 # --- dtypes ---------------------------------------------------------------------------------------
 
 _ints = {"int8": (8, True), "int32": (32, True), "int64": (64, True), "uint8": (8, False)}
@@ -119,7 +127,7 @@ def iinfo(dtype, /):
 def isdtype(dtype, kind):
     """Whether a dtype is of a kind: 'bool', 'signed integer', 'real floating', 'numeric', a dtype, or a tuple."""
     if isinstance(kind, tuple):
-        return any(isdtype(dtype, k) for k in kind)
+        return _b.any(isdtype(dtype, k) for k in kind)
     name = str(_core._as_dtype(dtype))
     if isinstance(kind, str):
         signed = name in _ints and _ints[name][1]
@@ -146,8 +154,8 @@ def result_type(*arrays_and_dtypes):
     if not arrays_and_dtypes:
         raise _core.ArgumentError("result_type needs an array, a dtype or a number")
     if not strong:
-        return _core.float32 if any(isinstance(n, float) for n in numbers) else (
-            _core.bool if all(isinstance(n, _b.bool) for n in numbers) else _core.int64)
+        return _core.float32 if _b.any(isinstance(n, float) for n in numbers) else (
+            _core.bool if _b.all(isinstance(n, _b.bool) for n in numbers) else _core.int64)
     dtype = strong[0]
     for other in strong[1:]:
         dtype = _core._promote(dtype, other)
@@ -174,7 +182,7 @@ def astype(x, dtype, /, *, copy=True, device=None):
 
 def broadcast_shapes(*shapes):
     """The shape to which all shapes broadcast."""
-    rank = max((len(s) for s in shapes), default=0)
+    rank = _b.max((len(s) for s in shapes), default=0)
     result = [1] * rank
     for shape in shapes:
         for i, n in enumerate(reversed(tuple(shape))):
@@ -202,7 +210,7 @@ def expand_dims(x, /, axis=0):
         return _core.unsqueeze(x, axis)
     rank = x.ndim + len(axis)
     places = sorted(a + rank if a < 0 else a for a in axis)
-    if len(set(places)) != len(places) or any(a < 0 or a >= rank for a in places):
+    if len(set(places)) != len(places) or _b.any(a < 0 or a >= rank for a in places):
         raise _core.IndexError(f"the axes {tuple(axis)} do not fit a result of {rank} dimensions")
     for a in places:
         x = _core.unsqueeze(x, a)
@@ -240,7 +248,113 @@ def repeat(x, repeats, /, *, axis=None):
     return y.reshape(shape)
 
 
+def squeeze(x, /, axis=None):
+    """Axes of size 1 removed: one, several, or (None) all."""
+    if axis is None:
+        return _core.squeeze(x)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    for a in axes:
+        if not -x.ndim <= a < x.ndim:
+            raise _core.IndexError(f"squeeze: axis {a} of a tensor of {x.ndim} dimensions")
+        if x.shape[a] != 1:
+            raise _core.ShapeError(f"squeeze: axis {a} has size {x.shape[a]}; only axes of size 1 can be removed")
+    gone = {a % x.ndim for a in axes}
+    return x.reshape([n for i, n in enumerate(x.shape) if i not in gone])
+
+
+def roll(x, /, shift, *, axis=None):
+    """Elements moved along axes, or in row-major order; those that leave at the end come in at the start."""
+    if axis is None:
+        return _core.roll(x.reshape(-1), shift, axes=0).reshape(x.shape)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    if len(shifts) != len(axes):
+        raise _core.ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+    for n, a in zip(shifts, axes):
+        x = _core.roll(x, n, axes=a)
+    return x
+
+
+def take(x, indices, /, *, axis=None):
+    """The parts of an axis with these indices; negative ones count from the end."""
+    if axis is None:
+        if x.ndim != 1:
+            raise _core.ArgumentError(f"take needs an axis for a tensor of {x.ndim} dimensions")
+        axis = 0
+    indices = _core.as_tensor(indices)
+    place = (slice(None),) * (axis % x.ndim) + (indices,)
+    return x[place]
+
+
+def take_along_axis(x, indices, /, *, axis=-1):
+    """For each position the element at its own index along an axis."""
+    axis %= x.ndim
+    shape = broadcast_shapes([1 if i == axis else n for i, n in enumerate(x.shape)],
+                             [1 if i == axis else n for i, n in enumerate(indices.shape)])
+    wide = lambda t: _core.expand(t, [t.shape[axis] if i == axis else n for i, n in enumerate(shape)])  # noqa: E731
+    indices = _core.where(indices < 0, indices + x.shape[axis], indices)
+    return _core.gather(wide(x), axis, wide(indices))
+
+
+def nonzero(x, /):
+    """The indices of the elements that are not 0: a tensor for each axis."""
+    if x.ndim == 0:
+        raise _core.ShapeError("nonzero of a tensor of rank 0")
+    return _core.unbind(_core.nonzero(x), 1)
+
+
+def sort(x, /, *, axis=-1, descending=False, stable=True):
+    """The elements in order along an axis."""
+    return _core.sort(x, axis=axis, descending=descending)[0]
+
+
 # --- numbers --------------------------------------------------------------------------------------
+
+
+def clip(x, /, min=None, max=None):
+    """The elements limited to a range; the limits are numbers or tensors."""
+    if isinstance(min, Tensor) or isinstance(max, Tensor):
+        limits = [None if m is None else _core.as_tensor(m).to(x.dtype) for m in (min, max)]
+        return _core.clamp_tensor(x, *limits)
+    return x.clone() if min is None and max is None else _core.clamp(x, min=min, max=max)
+
+
+def _kept(x, dtype):
+    """The dtype of a sum: floats stay as they are, integers and bools become the default integer."""
+    return dtype if dtype is not None else x.dtype if x.dtype.is_floating_point else _core.int64
+
+
+def std(x, axis=None, correction=0.0, keepdims=False, *, dim=None, keepdim=False):
+    """The standard deviation; of the population, unlike PyTorch's (correction=1)."""
+    return _core.std(x, axis=axis if dim is None else dim, correction=correction, keepdims=keepdims or keepdim)
+
+
+def var(x, axis=None, correction=0.0, keepdims=False, *, dim=None, keepdim=False):
+    """The variance; of the population, unlike PyTorch's (correction=1)."""
+    return _core.var(x, axis=axis if dim is None else dim, correction=correction, keepdims=keepdims or keepdim)
+
+
+def _cumulative(op, start, x, axis, dtype, include_initial):
+    if axis is None:
+        if x.ndim != 1:
+            raise _core.ArgumentError(f"a cumulative op needs an axis for a tensor of {x.ndim} dimensions")
+        axis = 0
+    y = op(x.to(_kept(x, dtype)), axis)
+    if not include_initial:
+        return y
+    shape = list(y.shape)
+    shape[axis] = 1
+    return _core.cat([_core.full(shape, start, dtype=y.dtype, device=y.device), y], axis=axis)
+
+
+def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Sums of all elements up to each."""
+    return _cumulative(_core.cumsum, 0, x, axis, dtype, include_initial)
+
+
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Products of all elements up to each."""
+    return _cumulative(_core.cumprod, 1, x, axis, dtype, include_initial)
 
 
 def positive(x, /):
@@ -308,6 +422,30 @@ def cross(x1, x2, /, *, axis=-1):
 def trace(x, /, *, offset=0, dtype=None):
     """The sum of a diagonal of matrices."""
     return _core.sum(_core.diagonal(x, offset=offset, axis0=-2, axis1=-1), axis=-1, dtype=dtype)
+
+
+# --- what is there --------------------------------------------------------------------------------
+
+
+class __array_namespace_info__:
+    """What the array API standard asks of a library about its devices and dtypes."""
+
+    def capabilities(self):
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
+
+    def default_device(self):
+        return _core.get_default_device()
+
+    def default_dtypes(self, *, device=None):
+        return {"real floating": _core.float32, "integral": _core.int64, "indexing": _core.int64}
+
+    def devices(self):
+        return [_core.device("cpu")]
+
+    def dtypes(self, *, device=None, kind=None):
+        names = ["bool", *_ints, *(n for n in _floats)]
+        every = {n: getattr(_core, n) for n in names if n not in ("float16", "bfloat16")}
+        return every if kind is None else {n: d for n, d in every.items() if isdtype(d, kind)}
 
 
 # --- gradients ------------------------------------------------------------------------------------
