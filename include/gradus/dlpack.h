@@ -137,6 +137,10 @@ typedef struct gd_dl_unversioned { /* DLManagedTensor */
 #define gd_dl_describe(...) gd_dl_describe_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_dl_describe_at(const char *site, gd_tensor *t, gd_dl_tensor *to);
 
+/* The dtype of the elements of a foreign tensor; GD_DTYPE_NONE, a failure, if there is none here. */
+#define gd_dl_dtype_of(...) gd_dl_dtype_of_at(GD_HERE, __VA_ARGS__)
+GD_API gd_dtype gd_dl_dtype_of_at(const char *site, const gd_dl_tensor *t);
+
 /* DLPack's numbers of a device, and the device that has them; the first CUDA device loads the
  * backend. A failure returns {0, 0} or NULL. */
 #define gd_dl_device_of(...) gd_dl_device_of_at(GD_HERE, __VA_ARGS__)

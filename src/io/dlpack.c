@@ -59,6 +59,13 @@ static gd_status read_dtype(const gd_dl_tensor *t, gd_dtype *dtype) {
     return fail_dtype(t);
 }
 
+gd_dtype gd_dl_dtype_of_at(const char *site, const gd_dl_tensor *t) {
+    gd_dtype dtype = GD_DTYPE_NONE;
+    gd_report(site, t ? read_dtype(t, &dtype)
+                      : gd_fail(GD_E_ARGUMENT, "gd_dl_dtype_of: the tensor is NULL"));
+    return dtype;
+}
+
 /* --- devices ---------------------------------------------------------------------------------- */
 
 static gd_status numbers_of(const gd_device *d, gd_dl_device *numbers) {
@@ -376,9 +383,7 @@ static gd_status import_tensor(gd_dl_managed *managed, gd_dl_unversioned *old,
     const bool on_host = f.device->api->host_reads;
     if (f.obstacle && (o->copy == GD_COPY_NEVER || !on_host))
         return gd_fail(GD_E_UNSUPPORTED, "DLPack: %s, so the memory cannot be shared; %s",
-                       f.obstacle,
-                       on_host ? "allow a copy with .copy = GD_COPY_IF_NEEDED"
-                               : "copy it in the other library");
+                       f.obstacle, on_host ? "allow a copy" : "copy it in the other library");
     if (!on_host && o->stream != GD_NO_STREAM)
         GD_TRY(gd_device_join_stream(f.device, (void *)(intptr_t)o->stream));
     if (!f.obstacle && o->copy != GD_COPY_ALWAYS) return share(&f, managed, old, result);

@@ -179,6 +179,7 @@ OBJECT(gd_to_dlpack_unversioned_at, gd_to_dlpack_unversioned(make_leaf()))
 TENSOR(gd_from_dlpack_at, gd_from_dlpack(NULL))
 TENSOR(gd_from_dlpack_unversioned_at, gd_from_dlpack_unversioned(NULL))
 STATUS(gd_dl_describe_at, gd_dl_describe(make_tensor(), NULL))
+CALL(gd_dl_dtype_of_at, gd_dl_dtype_of(NULL) == GD_DTYPE_NONE)
 CALL(gd_dl_device_of_at, gd_dl_device_of(NULL).type == 0)
 OBJECT(gd_dl_find_device_at, gd_dl_find_device((gd_dl_device){99, 0}))
 STATUS(gd_save_npy_at, gd_save_npy(missing, make_tensor()))
@@ -433,6 +434,7 @@ static const row rows[] = {
     FAILS(gd_from_dlpack_at),
     FAILS(gd_from_dlpack_unversioned_at),
     FAILS(gd_dl_describe_at),
+    FAILS(gd_dl_dtype_of_at),
     FAILS(gd_dl_device_of_at),
     FAILS(gd_dl_find_device_at),
     {"gd_device_stream", NULL, QUESTION},
