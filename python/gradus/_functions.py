@@ -8,8 +8,8 @@ from gradus._core import Tensor
 __all__ = [
     "__array_namespace_info__", "arange", "asarray", "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
     "can_cast", "clip", "count_nonzero", "cross", "cumulative_prod", "cumulative_sum", "diff", "empty_like",
-    "expand_dims", "eye", "finfo", "from_numpy", "grad", "iinfo", "is_tensor", "isdtype", "isin", "linspace",
-    "matrix_transpose", "meshgrid", "moveaxis", "nonzero", "positive", "repeat", "result_type",
+    "expand_dims", "eye", "finfo", "flip", "from_numpy", "full", "grad", "iinfo", "is_tensor", "isdtype", "isin", "linspace",
+    "matrix_transpose", "meshgrid", "moveaxis", "nonzero", "positive", "repeat", "reshape", "result_type",
     "roll", "sort", "squeeze", "std", "take", "take_along_axis", "tensordot", "trace", "unstack", "var", "vecdot",
 ]
 
@@ -59,6 +59,16 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=F
     columns = _core.arange(0, n_cols, device=device)
     y = _core.cast(rows.unsqueeze(1) + k == columns, dtype)
     return y.requires_grad_() if requires_grad else y
+
+
+def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False):
+    """A tensor of one value; its dtype follows from the value if none is given."""
+    if dtype is None:
+        dtype = _core.bool if isinstance(fill_value, _b.bool) else (
+            _core.int64 if isinstance(fill_value, int) else _core.float32)
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    return _core.full(shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def meshgrid(*arrays, indexing="xy"):
@@ -202,6 +212,17 @@ def broadcast_arrays(*arrays):
     """All tensors broadcast to one shape."""
     shape = broadcast_shapes(*(a.shape for a in arrays))
     return tuple(_core.expand(a, shape) for a in arrays)
+
+
+def reshape(x, /, shape, *sizes, copy=None):
+    """The elements in another shape, in row-major order; without a copy where the strides allow it."""
+    y = _core.reshape(x, (shape, *sizes) if sizes else shape)
+    return y.clone() if copy else y
+
+
+def flip(x, /, axis=None):
+    """The elements in reverse order along all axes, or some."""
+    return _core.flip(x, list(range(x.ndim)) if axis is None else axis)
 
 
 def expand_dims(x, /, axis=0):

@@ -91,6 +91,7 @@ static param *add_param(function *f, const char *theirs, const char *ours) {
         if (q->input == p->input && q->attr == p->attr)
             die(f->o->source->path, f->o->line, "line python: '%s' is there twice", ours);
     const char *also = equal_names(&f->o->record, ours, p == f->params);
+    if (strcmp(theirs, "keepdim") == 0) theirs = "keepdims"; /* as in the standard */
     snprintf(p->name, sizeof p->name, "%s", theirs);
     snprintf(p->also, sizeof p->also, "%s%s%s", strcmp(theirs, ours) ? ours : "",
              strcmp(theirs, ours) ? " " : "", also);

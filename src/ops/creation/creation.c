@@ -72,6 +72,7 @@ static gd_status set_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
  *   dtype dtype = f32
  *   fills value
  *   onnx ConstantOfShape
+ *   python (shape=dims, fill_value=value, dtype)
  */
 static gd_status full_infer(gd_infer *i) {
     const gd_full_options *o = i->attrs;
@@ -87,6 +88,7 @@ static gd_status full_raw(gd_kernel_call *k) {
 /*op zeros(dims:int[]) -> y  nograd
  * A tensor of zeros, on the default device.
  *   dtype dtype = f32
+ *   python (*dims, dtype)
  */
 static gd_status zeros_infer(gd_infer *i) {
     const gd_zeros_options *o = i->attrs;
@@ -100,6 +102,7 @@ static void zeros_expand(gd_expansion *e) {
 /*op ones(dims:int[]) -> y  nograd
  * A tensor of ones, on the default device.
  *   dtype dtype = f32
+ *   python (*dims, dtype)
  */
 static gd_status ones_infer(gd_infer *i) {
     const gd_ones_options *o = i->attrs;
@@ -115,6 +118,7 @@ static void ones_expand(gd_expansion *e) {
  *   dtype dtype = none  none: that of x
  *   saves nothing
  *   fills value
+ *   python (x, fill_value=value, dtype)
  */
 static gd_status full_like_infer(gd_infer *i) {
     const gd_full_like_options *o = i->attrs;

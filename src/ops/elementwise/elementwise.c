@@ -49,6 +49,7 @@ static gd_status cast_raw(gd_kernel_call *k) {
  *   y = a - b
  *   neutral b 0
  *   onnx Sub
+ *   python subtract sub
  */
 static gd_status sub_infer(gd_infer *i) {
     GD_TRY(gd_infer_elementwise(i));
@@ -63,6 +64,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   y  = a * b
  *   neutral a 1, b 1
  *   onnx Mul
+ *   python multiply mul
  */
 
 /*op div(a, b) -> y  elementwise float inplace
@@ -72,6 +74,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   gb = -gy * a / (b*b)
  *   neutral b 1
  *   onnx Div  when a:float b:float
+ *   python divide div
  */
 
 /*op floor_divide(a, b) -> y  elementwise
@@ -140,6 +143,7 @@ static gd_status sub_infer(gd_infer *i) {
  * -x. Bools are an error; use logical_not.
  *   y = -x
  *   onnx Neg
+ *   python negative neg
  */
 static gd_status neg_infer(gd_infer *i) {
     GD_TRY(gd_infer_elementwise(i));
@@ -448,35 +452,41 @@ static void clamp_tensor_expand(gd_expansion *e) {
  * a == b.
  *   y = a == b
  *   onnx Equal  cast p
+ *   python equal eq
  */
 
 /*op ne(a, b) -> y  elementwise predicate
  * a != b.
  *   y = a != b
+ *   python not_equal ne
  */
 
 /*op lt(a, b) -> y  elementwise predicate
  * a < b.
  *   y = a < b
  *   onnx Less
+ *   python less lt
  */
 
 /*op le(a, b) -> y  elementwise predicate
  * a <= b.
  *   y = a <= b
  *   onnx LessOrEqual
+ *   python less_equal le
  */
 
 /*op gt(a, b) -> y  elementwise predicate
  * a > b.
  *   y = a > b
  *   onnx Greater
+ *   python greater gt
  */
 
 /*op ge(a, b) -> y  elementwise predicate
  * a >= b.
  *   y = a >= b
  *   onnx GreaterOrEqual
+ *   python greater_equal ge
  */
 
 /*op logical_not(x) -> y  elementwise predicate involution
@@ -545,6 +555,7 @@ static gd_status where_infer(gd_infer *i) {
 /*op bitwise_not(x) -> y  nograd involution
  * All bits inverted; for a bool, its negation.
  *   onnx BitwiseNot  when x:int
+ *   python bitwise_invert bitwise_not
  */
 static void bitwise_not_expand(gd_expansion *e) {
     e->y[0] = e->x[0]->dtype == GD_BOOL ? gd_logical_not(e->x[0]) : gd_invert_bits(e->x[0]);

@@ -94,6 +94,7 @@ static void chunk_vjp(gd_vjp *v) {
  *   axis int = 0  the axis to concatenate along
  *   saves nothing
  *   onnx Concat   caffe Concat
+ *   python concat cat(xs, axis)
  */
 /* Tensors of shape (0) are skipped whatever the rank of the others, as in PyTorch. */
 static bool cat_skips(const gd_tensor *t) { return t->rank == 1 && t->dims[0] == 0; }
@@ -248,6 +249,7 @@ static gd_status stack_raw(gd_kernel_call *k) {
  * new dimensions in front.
  *   saves nothing
  *   onnx Tile
+ *   python (x, *repeats)
  */
 static gd_status repeat_infer(gd_infer *i) {
     const gd_repeat_options *o = i->attrs;
@@ -335,6 +337,7 @@ static gd_status repeat_raw(gd_kernel_call *k) {
 /*op tile(x, repeats:int[]) -> y
  * As repeat, but there may be fewer repeats than dimensions; they apply to the last dimensions.
  *   caffe Tile
+ *   python (x, *repeats)
  */
 static void tile_expand(gd_expansion *e) {
     const gd_tile_options *o = e->attrs;

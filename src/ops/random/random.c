@@ -140,6 +140,7 @@ static gd_status uniform_raw(gd_kernel_call *k) {
 /*op rand(dims:int[]) -> y  nograd random
  * Random numbers from the uniform distribution over [0, 1).
  *   dtype dtype = f32
+ *   python (*dims, dtype)
  */
 static gd_status rand_infer(gd_infer *i) {
     const gd_rand_options *o = i->attrs;
@@ -201,6 +202,7 @@ static gd_status normal_raw(gd_kernel_call *k) {
 /*op randn(dims:int[]) -> y  nograd random
  * Random numbers from the normal distribution with mean 0 and standard deviation 1.
  *   dtype dtype = f32
+ *   python (*dims, dtype)
  */
 static gd_status randn_infer(gd_infer *i) {
     const gd_randn_options *o = i->attrs;

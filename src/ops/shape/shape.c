@@ -14,6 +14,7 @@
  * view if the strides allow it, else a copy.
  *   saves nothing
  *   onnx Reshape   caffe Reshape
+ *   python (x, *dims)
  */
 
 /* Strides with which x's memory has the new shape; false if there are none. Adjacent dims of x with
@@ -262,6 +263,7 @@ static gd_status stop_gradient_infer(gd_infer *i) {
  * x repeated along new dimensions and dimensions of size 1, without copying. -1 keeps a size.
  *   saves nothing
  *   onnx Expand
+ *   python (x, *dims)
  */
 static gd_status expand_infer(gd_infer *i) {
     const gd_expand_options *o = i->attrs;
@@ -295,6 +297,7 @@ static void expand_vjp(gd_vjp *v) { v->gx[0] = gd_sum_to(v->gy[0], gd_tensor_sha
  * Dimension k of the result is dimension axes[k] of x.
  *   saves nothing
  *   onnx Transpose
+ *   python permute_dims permute(x, *axes)
  */
 static gd_status permute_infer(gd_infer *i) {
     const gd_permute_options *o = i->attrs;
@@ -395,6 +398,7 @@ static void movedim_vjp(gd_vjp *v) {
 /*op flip(x, axes:int[]) -> y
  * x with the order of elements reversed along each of the axes.
  *   saves nothing
+ *   python (x, *axes)
  */
 static gd_status flip_infer(gd_infer *i) {
     const gd_flip_options *o = i->attrs;

@@ -60,6 +60,7 @@ static gd_tensor *triangle_of(gd_tensor *x, int64_t diagonal, bool lower) {
  *   diagonal int = 0  the highest diagonal that is kept; 0: the main diagonal, 1: the one above
  *   saves nothing
  *   onnx Trilu(x, k=diagonal) upper!0~1
+ *   python (x, k=diagonal)
  */
 static gd_status tril_infer(gd_infer *i) { return triangle_infer(i); }
 static void tril_vjp(gd_vjp *v) {
@@ -77,6 +78,7 @@ static gd_status tril_raw(gd_kernel_call *k) {
  *   diagonal int = 0  the lowest diagonal that is kept
  *   saves nothing
  *   onnx Trilu(x, k=diagonal) upper!1~1
+ *   python (x, k=diagonal)
  */
 static gd_status triu_infer(gd_infer *i) { return triangle_infer(i); }
 static void triu_vjp(gd_vjp *v) {
