@@ -7,7 +7,7 @@ from gradus._core import Tensor
 
 __all__ = [
     "__array_namespace_info__", "arange", "asarray", "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
-    "can_cast", "clip", "count_nonzero", "cross", "cumulative_prod", "cumulative_sum", "diff", "empty_like",
+    "can_cast", "clip", "concat", "count_nonzero", "cross", "cumulative_prod", "cumulative_sum", "diff", "empty_like",
     "expand_dims", "eye", "finfo", "flip", "from_numpy", "full", "grad", "iinfo", "is_tensor", "isdtype", "isin", "linspace",
     "matrix_transpose", "meshgrid", "moveaxis", "nonzero", "positive", "repeat", "reshape", "result_type",
     "roll", "sort", "squeeze", "std", "take", "take_along_axis", "tensordot", "trace", "unstack", "var", "vecdot",
@@ -225,6 +225,13 @@ def flip(x, /, axis=None):
     return _core.flip(x, list(range(x.ndim)) if axis is None else axis)
 
 
+def concat(arrays, /, *, axis=0):
+    """Tensors joined along an axis; along None, their elements in row-major order."""
+    if axis is None:
+        arrays, axis = [a.reshape(-1) for a in arrays], 0
+    return _core.cat(arrays, axis)
+
+
 def expand_dims(x, /, axis=0):
     """A new axis of size 1, or several."""
     if isinstance(axis, int):
@@ -286,13 +293,13 @@ def squeeze(x, /, axis=None):
 def roll(x, /, shift, *, axis=None):
     """Elements moved along axes, or in row-major order; those that leave at the end come in at the start."""
     if axis is None:
-        return _core.roll(x.reshape(-1), shift, axes=0).reshape(x.shape)
+        return _core.roll(x.reshape(-1), shift, axis=0).reshape(x.shape)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     if len(shifts) != len(axes):
         raise _core.ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
     for n, a in zip(shifts, axes):
-        x = _core.roll(x, n, axes=a)
+        x = _core.roll(x, n, axis=a)
     return x
 
 
@@ -442,7 +449,7 @@ def cross(x1, x2, /, *, axis=-1):
 
 def trace(x, /, *, offset=0, dtype=None):
     """The sum of a diagonal of matrices."""
-    return _core.sum(_core.diagonal(x, offset=offset, axis0=-2, axis1=-1), axis=-1, dtype=dtype)
+    return _core.sum(_core.diagonal(x, offset=offset, axis1=-2, axis2=-1), axis=-1, dtype=dtype)
 
 
 # --- what is there --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ _missing = ("cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "mat
 
 def diagonal(x, /, *, offset=0):
     """The diagonals of matrices."""
-    return _core.diagonal(x, offset=offset, axis0=-2, axis1=-1)
+    return _core.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
 def matrix_power(x, n, /):
