@@ -206,6 +206,9 @@ typedef struct gd_backend_info {
 struct gd_ir;
 struct gd_codegen_api;
 
+/* Visits a folder, whose name need not end with a zero byte. Returns true to stop. */
+typedef bool gd_visit_folder(const char *folder, size_t length, void *arg);
+
 /* The functions of the library for backends. */
 typedef struct gd_host {
     size_t bytes; /* of this struct */
@@ -246,6 +249,10 @@ typedef struct gd_host {
 
     /* Dialects, the printer, the system's C compiler and the cache (dispatch/codegen_api.h). */
     const struct gd_codegen_api *codegen;
+
+    /* Visits the folders in which the program wants libraries of the vendor to be searched first
+     * (gd_add_library_folder). */
+    void (*each_library_folder)(gd_visit_folder *visit, void *arg);
 } gd_host;
 
 typedef struct gd_backend {

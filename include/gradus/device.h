@@ -44,6 +44,12 @@ GD_API gd_device *gd_default_device(void);
 static inline gd_device *gd_device_itself_(gd_device *device) { return device; }
 #endif
 
+/* Adds a folder in which backends look for libraries of their vendor (cuBLASLt, cuDNN and NVRTC for
+ * CUDA) before they look in CUDA_HOME and in the system's folders. A program calls it before it asks
+ * for a device: libraries that are loaded stay. Folders are searched in the order of the calls,
+ * after those of the environment variable GRADUS_LIBRARY_PATH. */
+GD_API gd_status gd_add_library_folder(const char *folder);
+
 /* The instruction set of the CPU kernels: "base", "avx2" or "avx512". The environment variable
  * GRADUS_ISA selects a smaller one than the processor has. */
 GD_API const char *gd_cpu_instruction_set(void);

@@ -12,6 +12,7 @@
 #include "core/alloc.h"
 #include "dispatch/call.h"
 #include "dispatch/codegen_api.h"
+#include "dispatch/library_folders.h"
 
 enum { PATH_BYTES = 1024, SEARCHED_BYTES = 600 };
 
@@ -51,7 +52,8 @@ static const gd_host *make_host(void) {
                      .evaluate_f64 = gd_ir_eval_real,
                      .evaluate_f32 = gd_ir_eval_f32,
                      .evaluate_integer = gd_ir_eval_integer,
-                     .codegen = &gd_codegen};
+                     .codegen = &gd_codegen,
+                     .each_library_folder = gd_each_library_folder};
     return &host;
 }
 
@@ -92,7 +94,7 @@ static size_t library_folder(char *path) {
 }
 
 /* Visits the folders in which backends are searched, until one visit returns true. */
-static void each_folder(bool (*visit)(const char *folder, size_t length, void *arg), void *arg) {
+static void each_folder(gd_visit_folder *visit, void *arg) {
     char folder[4096];
     const char *path = secure_getenv("GRADUS_BACKEND_PATH"); /* not in a set-user-ID program */
     while (path && *path) {

@@ -73,10 +73,17 @@ static void find_in_folder(const char *folder, int length, const char *below) {
     }
 }
 
+static bool find_in_given_folder(const char *folder, size_t length, void *arg) {
+    (void)arg;
+    find_in_folder(folder, (int)length, "");
+    return file.found;
+}
+
 static void find_library_file(void) {
     static const char *const usual[] = {"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu",
                                         "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"};
     const char *home = secure_getenv("CUDA_HOME"), *folders = secure_getenv("LD_LIBRARY_PATH");
+    gd_cuda_host->each_library_folder(find_in_given_folder, NULL);
     if (home) find_in_folder(home, (int)strlen(home), "/lib64");
     while (folders && *folders) {
         const int length = (int)strcspn(folders, ":");
