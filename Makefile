@@ -12,7 +12,7 @@ CTEST     = ctest --output-on-failure -j$(TEST_JOBS) $(if $(TESTS),-R '$(TESTS)'
 
 .DEFAULT_GOAL := build
 .PHONY: help setup setup-test setup-cuda configure build demo test test-all test-rest test-full test-asan test-clang \
-        test-tsan fuzz bench docs pictures format install clean
+        test-tsan fuzz bench docs pictures format install wheel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -127,5 +127,11 @@ install: setup ## install into PREFIX (default /usr/local)
 	@$(call compile_in,$(BUILD))
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
+# CMAKE_BUILD_PARALLEL_LEVEL is what scikit-build-core reads. A second wheel compiles only what has changed if pip finds
+# the same tools: WHEEL_FLAGS=--no-build-isolation uses the installed scikit-build-core.
+WHEEL_FLAGS ?=
+wheel: setup ## the Python package as a wheel, in dist/
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) python3 -m pip wheel . --no-deps --wheel-dir dist $(WHEEL_FLAGS)
+
 clean: ## remove the build folders
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-gpu
+	rm -rf $(BUILD) $(BUILD)-wheel dist $(BUILD)-asan $(BUILD)-clang $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-gpu

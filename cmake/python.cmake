@@ -44,3 +44,31 @@ add_custom_command(
   DEPENDS ${PYTHON_FILES}
   COMMENT "Copying the Python files")
 add_custom_target(gradus_python_files ALL DEPENDS ${CMAKE_BINARY_DIR}/python/stamp)
+# The command beside the package, as in a wheel.
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/bin ${CMAKE_BINARY_DIR}/python/gradus)
+file(CREATE_LINK ../../bin ${CMAKE_BINARY_DIR}/python/gradus/bin SYMBOLIC)
+
+# --- wheels (pyproject.toml) --------------------------------------------------------------------
+# What a wheel holds is the component "python": the module and the library side by side in gradus/, the CUDA backend,
+# which is found in the folder of the library, the command in gradus/bin and the headers in gradus/include. A wheel has no
+# symbolic links, so the library has only the name that programs load.
+if(SKBUILD)
+  set_target_properties(gradus PROPERTIES VERSION ${GRADUS_SOVERSION})
+  file(GLOB PYTHON_TOOL_SOURCES CONFIGURE_DEPENDS tools/gradus/*.c)
+  add_executable(gradus_python_tool ${PYTHON_TOOL_SOURCES})
+  target_compile_definitions(gradus_python_tool PRIVATE _GNU_SOURCE)
+  target_link_libraries(gradus_python_tool PRIVATE gradus)
+  set_target_properties(gradus_python_tool PROPERTIES
+    OUTPUT_NAME gradus RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin INSTALL_RPATH "$ORIGIN/..")
+  set(PYTHON_LIBRARIES gradus_python)
+  if(GRADUS_HAS_CUDA)
+    list(APPEND PYTHON_LIBRARIES gradus_backend_cuda)
+  endif()
+  add_custom_target(gradus_wheel DEPENDS gradus gradus_python_tool ${PYTHON_LIBRARIES})
+  install(TARGETS gradus LIBRARY DESTINATION gradus COMPONENT python NAMELINK_SKIP)
+  install(TARGETS ${PYTHON_LIBRARIES} LIBRARY DESTINATION gradus COMPONENT python)
+  install(TARGETS gradus_python_tool RUNTIME DESTINATION gradus/bin COMPONENT python)
+  foreach(folder include/gradus/ ${GEN}/gradus/)
+    install(DIRECTORY ${folder} DESTINATION gradus/include/gradus COMPONENT python FILES_MATCHING PATTERN "*.h")
+  endforeach()
+endif()
