@@ -395,6 +395,8 @@ TEST(invalid_devices_thread_counts_and_streams_fail) {
     CHECK(gd_synchronize(NULL) == GD_OK);
     gd_memory_trim(NULL);
     gd_memory_reset_peak(NULL);
+    CHECK_STATUS(gd_add_library_folder(NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_add_library_folder(""), GD_E_ARGUMENT);
     gd_set_default_device(NULL);
     CHECK(gd_default_device() == gd_device_get("cpu"));
     CHECK_STATUS(gd_set_default_device("cpu"), GD_OK);

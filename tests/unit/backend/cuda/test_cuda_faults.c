@@ -1,5 +1,7 @@
 /* test_cuda_faults.c - the CUDA backend without a driver, a device, a library or memory, and with a
  * device that is lost. Each test is a process with an emulated driver. */
+#include <dlfcn.h>
+
 #include "cuda_child.h"
 #include "temp.h"
 
@@ -115,6 +117,28 @@ TEST(without_cudnn) {
     NEEDS_EMULATOR;
     IN_CHILD(EMULATED_ONLY "cudnn", "");
     check_ops("nothing");
+}
+
+/* The system has an empty library of that name. */
+static void check_given_folder(const char *library) {
+    setenv("GRADUS_CACHE", temp_new_folder("given"), 1); /* NVRTC has to compile */
+    CHECK(gd_add_library_folder("/does/not/exist") == GD_OK);
+    CHECK(gd_add_library_folder(EMULATED) == GD_OK);
+    check_ops("nothing");
+    void *loaded = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+    CHECK_SAYING(loaded, "%s is not loaded", library);
+    if (loaded) dlclose(loaded);
+}
+TEST(folders_of_the_program_come_before_those_of_the_system) {
+    NEEDS_EMULATOR;
+    IN_CHILD(EMULATED_ONLY "nvrtc", "");
+    check_given_folder(EMULATED "/libnvrtc.so.13");
+}
+TEST(cublaslt_may_be_in_a_folder_of_the_program) {
+    NEEDS_EMULATOR;
+    NEEDS_KERNEL("matmul", "cublaslt");
+    IN_CHILD(EMULATED_ONLY "cublasLt", "");
+    check_given_folder(EMULATED "/libcublasLt.so.13");
 }
 
 TEST(failures_of_cublaslt) {
