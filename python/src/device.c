@@ -16,6 +16,26 @@ PyObject *gdpy_device_object(gd_device *device) {
     return (PyObject *)o;
 }
 
+/* Before the first CUDA device: the libraries of NVIDIA that are in this Python environment
+ * (gradus/_cuda.py) are searched before those of the system. */
+static bool add_cuda_folders(void) {
+    static bool added;
+    if (added) return true;
+    PyObject *cuda = PyImport_ImportModule("gradus._cuda");
+    PyObject *folders = cuda ? PyObject_CallMethod(cuda, "library_folders", NULL) : NULL;
+    const Py_ssize_t n = folders ? PyList_Size(folders) : -1;
+    for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i++) {
+        PyObject *bytes = NULL;
+        if (PyUnicode_FSConverter(PyList_GetItem(folders, i), &bytes) &&
+            gd_add_library_folder(PyBytes_AsString(bytes)) != GD_OK)
+            gdpy_raise();
+        Py_XDECREF(bytes);
+    }
+    Py_XDECREF(folders);
+    Py_XDECREF(cuda);
+    return added = !PyErr_Occurred();
+}
+
 gd_device *gdpy_device_from(PyObject *o) {
     if (Py_TYPE(o) == gdpy_device_type) return ((device_object *)o)->device;
     if (!PyUnicode_Check(o)) {
@@ -23,7 +43,7 @@ gd_device *gdpy_device_from(PyObject *o) {
         return NULL;
     }
     const char *name = PyUnicode_AsUTF8AndSize(o, NULL);
-    if (!name) return NULL;
+    if (!name || (strncmp(name, "cuda", 4) == 0 && !add_cuda_folders())) return NULL;
     gd_device *device;
     Py_BEGIN_ALLOW_THREADS /* it may load a backend */
     device = gd_device_get(name);
