@@ -200,7 +200,9 @@ static bool store(gdpy_call *c, const gdpy_param *p, char *frame, PyObject *o) {
         *(bool *)to = truth > 0;
         return truth >= 0;
     }
-    case GDPY_INTS: return fixed_from(o, p, to);
+    case GDPY_INTS:
+        if (*p->words && PyUnicode_Check(o)) return word_from(o, p, (gd_word *)(frame + p->word_offset));
+        return fixed_from(o, p, to);
     case GDPY_SHAPE: return gdpy_shape_from(o, p->name, to);
     case GDPY_WORD: return word_from(o, p, to);
     case GDPY_DTYPE: return gdpy_dtype_from(o, to);

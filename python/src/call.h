@@ -51,6 +51,7 @@ typedef struct gdpy_param {
     const char *words;
     uint16_t offset; /* in the frame */
     uint8_t kind, count, flags;
+    uint16_t word_offset; /* of GDPY_INTS with words: where a str goes */
 } gdpy_param;
 
 enum { GDPY_MAX_PARAMS = 32 };

@@ -1,4 +1,5 @@
-/* python.c - writes python_calls.c: the functions and methods of the Python module, one for each op.
+/* python.c - writes python_calls.c: the functions and methods of the Python module, one for each op; and their types,
+ * python_functions.pyi and python_methods.pyi, of which cmake/python.cmake makes _core.pyi.
  *
  * The line `python` of a record says what differs from the record:
  *
@@ -12,6 +13,9 @@
  * are left. All other options are given by name. Without parentheses every input and option may be given by
  * position, in the order of the record. `-`: the op is not a function of the module.
  *
+ *     python (x, weight=w, padding|pad_mode)       a str for padding is the option pad_mode
+ *     python (x, alpha, inplace)                   inplace=True: calls the form that writes x
+ *
  * Some names mean the same everywhere and need no line: axis and dim, keepdim and keepdims (equal_names). */
 #include <string.h>
 
@@ -22,7 +26,8 @@
 typedef struct param {
     char name[64], also[64];
     const gd_op_param *input; /* or: */
-    const gd_op_attr *attr;
+    const gd_op_attr *attr;   /* or neither: inplace */
+    const gd_op_attr *word;   /* the option that a str is for */
     int index;
     bool star, keyword;
 } param;
@@ -36,6 +41,7 @@ typedef struct function {
     param params[MAX_PARAMS];
     int count;
     bool creates; /* takes a device and requires_grad */
+    bool inplace; /* takes inplace=True */
 } function;
 
 static function functions[MAX_OPS];
@@ -49,17 +55,24 @@ static bool has_input(const gd_record *r, const char *name) {
     return false;
 }
 
+static const gd_op_attr *find_attr(const gd_record *r, const char *name) {
+    for (int i = 0; i < r->n_attrs; i++)
+        if (strcmp(r->attrs[i].name, name) == 0) return &r->attrs[i];
+    return NULL;
+}
+
 /* Names that mean the same, each followed by a space. */
 static const char *equal_names(const gd_record *r, const char *name, bool first) {
     static const char *const pairs[][2] = {
         {"axis", "dim "},      {"axes", "dims axis dim "}, {"keepdim", "keepdims "},
         {"dims", "shape size "}, {"xs", "tensors arrays "},  {"w", "weight "},
         {"axis0", "dim0 "},    {"axis1", "dim1 "},         {"causal", "is_causal "},
-        {"index", "indices "}, {"p", "probability "},
+        {"index", "indices "}, {"p", "probability "},      {"axis2", "dim2 "},
     };
     if (first && strcmp(name, "x") == 0) return "input self ";
     if (first && strcmp(name, "a") == 0) return "input x1 self ";
     if (strcmp(name, "b") == 0) return has_input(r, "w") ? "bias " : "other x2 ";
+    if (strcmp(name, "axis") == 0 && !find_attr(r, "dims")) return "dim dims ";
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (strcmp(pairs[i][0], name) == 0 && (i != 10 || !first)) return pairs[i][1];
     return "";
@@ -88,7 +101,7 @@ static param *add_param(function *f, const char *theirs, const char *ours) {
     if (!set_member(p, f->o, ours))
         die(f->o->source->path, f->o->line, "line python: no input or option '%s'", ours);
     for (const param *q = f->params; q < p; q++)
-        if (q->input == p->input && q->attr == p->attr)
+        if (q->input == p->input && q->attr == p->attr && (p->input || p->attr))
             die(f->o->source->path, f->o->line, "line python: '%s' is there twice", ours);
     const char *also = equal_names(&f->o->record, ours, p == f->params);
     if (strcmp(theirs, "keepdim") == 0) theirs = "keepdims"; /* as in the standard */
@@ -100,7 +113,8 @@ static param *add_param(function *f, const char *theirs, const char *ours) {
 
 static bool has_param(const function *f, const char *ours) {
     for (int i = 0; i < f->count; i++)
-        if (strcmp(f->params[i].input ? f->params[i].input->name : f->params[i].attr->name, ours) == 0)
+        if ((f->params[i].input && strcmp(f->params[i].input->name, ours) == 0) ||
+            (f->params[i].attr && strcmp(f->params[i].attr->name, ours) == 0))
             return true;
     return false;
 }
@@ -139,10 +153,19 @@ static void parse_line(function *f, const char *text) {
         snprintf(entry, sizeof entry, "%.*s", (int)n, s);
         s += n + (s[n] == ',');
         while (*s == ' ') s++;
-        char *theirs = entry + strspn(entry, "* ");
+        char *theirs = entry + strspn(entry, "* "), *word = strchr(theirs, '|');
+        if (word) *word++ = 0;
         ours = strchr(theirs, '=');
         if (ours) *ours++ = 0;
-        add_param(f, theirs, ours ? ours : theirs)->star = entry[0] == '*';
+        if (o->record.inplace_too && strcmp(theirs, "inplace") == 0) {
+            f->inplace = true;
+            snprintf(f->params[f->count++].name, 64, "inplace");
+            continue;
+        }
+        param *p = add_param(f, theirs, ours ? ours : theirs);
+        p->star = entry[0] == '*';
+        if (word && !(p->word = find_attr(&o->record, word)))
+            die(o->source->path, o->line, "line python: no option '%s'", word);
     }
     add_others(f, open != NULL);
 }
@@ -182,6 +205,10 @@ static void add_inplace(const function *of) {
     n_functions++;
     *f = *of;
     f->o = o;
+    if (of->inplace) { /* has it already */
+        f->inplace = false;
+        f->count--;
+    }
     for (int i = 0; i < f->n_names; i++)
         snprintf(f->names[i], sizeof f->names[i], "%.60s_", of->names[i]);
 }
@@ -192,6 +219,7 @@ static const char *kind_of(const function *f, const param *p) {
     static const char *const attrs[] = {"INT",   "FLOAT",  "BOOL", "INTS",   "SHAPE", "WORD",
                                         "DTYPE", "STRING", "INT",  "NUMBER", "FLOATS"};
     if (p->attr) return attrs[p->attr->type];
+    if (!p->input) return "BOOL";
     if (p->input->variadic) return "TENSORS";
     if (takes_numbers(f->o) && is_operand(f->o, p->index)) return "OPERAND";
     const bool written = p->input->mutated || (p->index == 0 && ends_with(f->o->record.name, "_"));
@@ -199,13 +227,15 @@ static const char *kind_of(const function *f, const param *p) {
 }
 
 static bool required(const param *p) {
-    return p->attr ? p->attr->required : !p->input->optional && !p->input->option;
+    if (p->attr) return p->attr->required;
+    return p->input && !p->input->optional && !p->input->option;
 }
 
 /* Where the value goes: x, or o.axis; a tensor given by name is a field of the options, too. */
 static void print_field(FILE *out, const param *p) {
-    const bool in_options = p->attr || p->input->option;
-    fprintf(out, "%s%s", in_options ? "o." : "", p->attr ? p->attr->name : p->input->name);
+    if (!p->attr && !p->input) fputs("inplace", out);
+    else if (p->attr) fprintf(out, "o.%s", p->attr->name);
+    else fprintf(out, "%s%s", p->input->option ? "o." : "", p->input->name);
 }
 
 static void print_frame(FILE *out, const function *f) {
@@ -221,6 +251,7 @@ static void print_frame(FILE *out, const function *f) {
                 r->inputs[i].name);
     }
     if (has_options(f->o) || r->n_attrs) fprintf(out, "    gd_%s_options o;\n", r->name);
+    if (f->inplace) fputs("    bool inplace;\n", out);
     if (r->n_inputs == 0 && r->n_attrs == 0) fputs("    char none;\n", out);
     fprintf(out, "} %s_frame;\n", r->name);
 }
@@ -233,18 +264,21 @@ static void print_params_table(FILE *out, const function *f) {
     for (int i = 0; i < f->count; i++) {
         const param *p = &f->params[i];
         fprintf(out, "    {\"%s\", \"%s\", ", p->name, p->also);
-        print_string(out, p->attr && p->attr->words ? p->attr->words : "");
+        const gd_op_attr *worded = p->word ? p->word : p->attr;
+        print_string(out, worded && worded->words ? worded->words : "");
         fprintf(out, ", offsetof(%s_frame, ", r->name);
         print_field(out, p);
         fprintf(out, "), GDPY_%s, %d, %d", kind_of(f, p), p->attr ? p->attr->count : 0, required(p));
         if (p->star) fputs(" | GDPY_STAR", out);
         if (p->keyword) fputs(" | GDPY_KEYWORD", out);
         if (p->input && (deciding >> p->index & 1)) fputs(" | GDPY_DECIDES", out);
+        if (p->word) fprintf(out, ", offsetof(%s_frame, o.%s)", r->name, p->word->name);
+        else fputs(", 0", out);
         fputs("},\n", out);
     }
     if (f->creates)
-        fputs("    {\"device\", \"\", \"\", 0, GDPY_DEVICE, 0, GDPY_KEYWORD},\n"
-              "    {\"requires_grad\", \"\", \"\", 0, GDPY_REQUIRES_GRAD, 0, GDPY_KEYWORD},\n",
+        fputs("    {\"device\", \"\", \"\", 0, GDPY_DEVICE, 0, GDPY_KEYWORD, 0},\n"
+              "    {\"requires_grad\", \"\", \"\", 0, GDPY_REQUIRES_GRAD, 0, GDPY_KEYWORD, 0},\n",
               out);
     fputs("};\n", out);
 }
@@ -255,10 +289,10 @@ static int operand_count(const function *f) {
     return f->o->record.n_inputs;
 }
 
-static void print_call(FILE *out, const function *f, bool numbers) {
+static void print_call(FILE *out, const function *f, const char *form) {
     const gd_record *r = &f->o->record;
-    const bool operands = takes_numbers(f->o);
-    fprintf(out, "gd_%s%s_at(c.site", r->name, numbers ? "_numbers" : "");
+    const bool operands = takes_numbers(f->o), numbers = strcmp(form, "_numbers") == 0;
+    fprintf(out, "gd_%s%s_at(c.site", r->name, form);
     for (int i = 0; i < r->n_order; i++) {
         const int k = r->order[i];
         if (k < 0) fprintf(out, ", f.o.%s", r->attrs[~k].name);
@@ -275,25 +309,48 @@ static void print_end(FILE *out, const function *f) {
     if (variadic_output(o)) {
         fputs("    return gdpy_end_list(&c, y);\n", out);
     } else if (visible_outputs(o) == 1) {
+        if (f->inplace)
+            fputs("    if (f.inplace && gdpy_is_tensor(c.first)) return gdpy_end_written(&c, y, c.first);\n", out);
         if (ends_with(r->name, "_")) fputs("    return gdpy_end_written(&c, y, c.first);\n", out);
         else fputs("    return gdpy_end(&c, y);\n", out);
     } else {
         fputs("    gd_tensor *const results[] = {", out);
         for (int i = 0, n = 0; i < r->n_outputs; i++)
             if (!r->outputs[i].hidden) fprintf(out, "%sy.%s", n++ ? ", " : "", r->outputs[i].name);
-        fprintf(out, "};\n    return gdpy_end_several(&c, results, %d);\n", visible_outputs(o));
+        fprintf(out,
+                "};\n    if (!%s_names && !(%s_names = PyStructSequence_NewType(&%s_tuple))) return gdpy_cancel(&c);\n",
+                r->name, r->name, r->name);
+        fprintf(out, "    return gdpy_end_several(&c, results, %d);\n", visible_outputs(o));
     }
 }
 
+/* The named tuple of several results. Its type is made when the function is first called. */
+static void print_tuple(FILE *out, const function *f) {
+    const gd_record *r = &f->o->record;
+    fprintf(out, "static PyTypeObject *%s_names;\nstatic PyStructSequence_Field %s_fields[] = {", r->name, r->name);
+    for (int i = 0; i < r->n_outputs; i++)
+        if (!r->outputs[i].hidden) fprintf(out, "{\"%s\", NULL}, ", r->outputs[i].name);
+    fprintf(out,
+            "{NULL, NULL}};\n"
+            "static PyStructSequence_Desc %s_tuple = {\"gradus.return_types.%s\", NULL, %s_fields, %d};\n",
+            r->name, f->names[0], r->name, visible_outputs(f->o));
+}
+
+static bool has_tuple(const function *f) { return !variadic_output(f->o) && visible_outputs(f->o) > 1; }
+
 static void print_function(FILE *out, const function *f) {
     const gd_record *r = &f->o->record;
+    if (has_tuple(f)) print_tuple(out, f);
     const char *type = takes_numbers(f->o) || visible_outputs(f->o) == 1 ? "gd_tensor *" : NULL;
     const bool table = f->count || f->creates;
+    char names_of[96];
+    snprintf(names_of, sizeof names_of, "%.80s_names", r->name);
     fprintf(out,
-            "static const gdpy_function %s_function = {\"%s\", %s%s, %d, %d, %s, %s};\n"
+            "static const gdpy_function %s_function = {\"%s\", %s%s, %d, %d, %s, %s%s};\n"
             "static PyObject *%s_call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {\n",
             r->name, f->names[0], table ? r->name : "NULL", table ? "_params" : "",
-            f->count + 2 * f->creates, operand_count(f), "false", "NULL", r->name);
+            f->count + 2 * f->creates, operand_count(f), "false", has_tuple(f) ? "&" : "NULL",
+            has_tuple(f) ? names_of : "", r->name);
     const int base = (int)strlen(r->name) - ends_with(r->name, "_"); /* forms in place share the defaults */
     if (has_options(f->o))
         fprintf(out, "    %s_frame f = {.o = gd_%.*s_defaults()};\n", r->name, base, r->name);
@@ -307,10 +364,14 @@ static void print_function(FILE *out, const function *f) {
     else fprintf(out, "gd_%s_outputs y = ", r->name);
     if (takes_numbers(f->o)) {
         fputs("c.numbers ? ", out);
-        print_call(out, f, true);
+        print_call(out, f, "_numbers");
+        fputs(" : ", out);
+    } else if (f->inplace) {
+        fputs("f.inplace ? ", out);
+        print_call(out, f, "_");
         fputs(" : ", out);
     }
-    print_call(out, f, false);
+    print_call(out, f, "");
     fputs(";\n", out);
     print_end(out, f);
     fputs("}\n", out);
@@ -334,7 +395,7 @@ static void print_text(FILE *out, const char *text) { /* a string's inside, in s
 
 static const char *default_of(const param *p) {
     static char text[128];
-    if (!p->attr) return "None";
+    if (!p->attr) return p->input ? "None" : "False";
     const gd_op_attr *a = p->attr;
     if (strcmp(a->default_text, "none") == 0) return "None";
     if (a->type == GD_ATTR_BOOL) return strcmp(a->default_text, "true") == 0 ? "True" : "False";
@@ -397,6 +458,98 @@ static void print_table(FILE *out, bool methods) {
     fputs("    {NULL, NULL, 0, NULL},\n};\n\n", out);
 }
 
+/* --- type stubs ------------------------------------------------------------------------------- */
+
+static void print_type(FILE *out, const function *f, const param *p) {
+    static const char *const types[][2] = {
+        {"TENSOR", "ArrayLike"},     {"WRITTEN", "Tensor"}, {"OPERAND", "ArrayLike"}, {"TENSORS", "Sequence[ArrayLike]"},
+        {"INT", "int"},              {"FLOAT", "float"},    {"BOOL", "bool"},         {"INTS", "int | Sequence[int]"},
+        {"SHAPE", "int | Sequence[int]"}, {"DTYPE", "DTypeLike"}, {"STRING", "str"},  {"NUMBER", "float"},
+        {"FLOATS", "float | Sequence[float]"},
+    };
+    const char *kind = kind_of(f, p);
+    if (strcmp(kind, "WORD") == 0) {
+        fputs("Literal[", out);
+        for (const char *w = p->attr->words; *w; w += strspn(w, " ")) {
+            const size_t n = strcspn(w, " ");
+            fprintf(out, "%s\"%.*s\"", w == p->attr->words ? "" : ", ", (int)n, w);
+            w += n;
+        }
+        fputc(']', out);
+    }
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(kind, types[i][0]) == 0) fputs(types[i][1], out);
+}
+
+static void print_result_type(FILE *out, const function *f) {
+    if (variadic_output(f->o)) {
+        fputs("tuple[Tensor, ...]", out);
+        return;
+    }
+    const int n = visible_outputs(f->o);
+    if (n == 1) {
+        fputs("Tensor", out);
+        return;
+    }
+    fputs("tuple[", out);
+    for (int i = 0; i < n; i++) fprintf(out, "%sTensor", i ? ", " : "");
+    fputc(']', out);
+}
+
+/* `spread`: the list takes all positional numbers, in the second form of two. */
+static void print_stub(FILE *out, const function *f, const char *name, bool method, bool spread) {
+    fprintf(out, "%sdef %s(", method ? "    " : "", name);
+    bool starred = false, optional = false;
+    for (int i = 0; i < f->count; i++) {
+        const param *p = &f->params[i];
+        if (i) fputs(", ", out);
+        if (method && i == 0) {
+            fputs(f->count > 1 ? "self, /" : "self", out);
+            continue;
+        }
+        if (spread && p->star) {
+            fprintf(out, "*%s: int", p->name);
+            starred = optional = true;
+            continue;
+        }
+        if ((p->keyword || (spread && optional)) && !starred) starred = (fputs("*, ", out), true);
+        fprintf(out, "%s: ", p->name);
+        print_type(out, f, p);
+        optional |= !required(p);
+        if (!required(p)) fputs(" | None", out);
+        if (optional && !(spread && required(p))) fputs(" = ...", out);
+    }
+    if (f->creates)
+        fprintf(out, "%s%sdevice: DeviceLike | None = ..., requires_grad: bool = ...", f->count ? ", " : "",
+                starred ? "" : "*, ");
+    fputs(") -> ", out);
+    print_result_type(out, f);
+    fputs(": ...\n", out);
+}
+
+static bool has_star(const function *f) {
+    for (int i = 0; i < f->count; i++)
+        if (f->params[i].star) return true;
+    return false;
+}
+
+static void write_stubs(const char *file, bool methods) {
+    FILE *out = begin_output(file);
+    for (int i = 0; i < n_functions; i++) {
+        const function *f = &functions[i];
+        if (methods && !is_method(f)) continue;
+        for (int k = 0; k < f->n_names; k++) {
+            const char *overload = methods ? "    @overload\n" : "@overload\n";
+            if (has_star(f)) fputs(overload, out);
+            print_stub(out, f, f->names[k], methods, false);
+            if (!has_star(f)) continue;
+            fputs(overload, out);
+            print_stub(out, f, f->names[k], methods, true);
+        }
+    }
+    finish_output();
+}
+
 void write_python(void) {
     for (int i = 0; i < n_ops; i++) {
         if (!is_function(ops[i])) continue;
@@ -416,4 +569,6 @@ void write_python(void) {
     print_table(out, false);
     print_table(out, true);
     finish_output();
+    write_stubs("python_functions.pyi", false);
+    write_stubs("python_methods.pyi", true);
 }

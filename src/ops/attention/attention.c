@@ -197,6 +197,7 @@ static void attention_outputs(const gd_attention *s, gd_dtype dtype, gd_meta *y,
  *   grouped bool = false  heads of q share heads of k and v
  *   dropout float = 0     the probability that a weight is zeroed, while training
  *   training bool = true  false: no dropout
+ *   python (query=q, key=k, value=v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale, enable_gqa=grouped)
  */
 static gd_status scaled_dot_product_attention_infer(gd_infer *i) {
     const gd_scaled_dot_product_attention_options *o = i->attrs;

@@ -308,6 +308,7 @@ static gd_tensor *forward_body(const gd_expansion *e, int n) {
  *   groups    int = 1     groups of channels that do not mix
  *   saves x, w
  *   onnx Conv   {|caffe Convolution|}
+ *   python (x, weight=w, bias=b, stride, padding|pad_mode, dilation, groups)
  */
 static gd_status convNd_infer(gd_infer *i) {
     return infer_forward(i, gd_spatial_axes(i->op, i->attrs));
@@ -340,6 +341,7 @@ static void convNd_expand(gd_expansion *e) {
  *   groups          int = 1     groups of channels that do not mix
  *   saves x, w
  *   onnx ConvTranspose   {|caffe Deconvolution|}
+ *   python (x, weight=w, bias=b, stride, padding, output_padding, groups, dilation)
  */
 static gd_status conv_transposeNd_infer(gd_infer *i) {
     return infer_transposed(i, gd_spatial_axes(i->op, i->attrs));

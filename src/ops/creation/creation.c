@@ -88,7 +88,7 @@ static gd_status full_raw(gd_kernel_call *k) {
 /*op zeros(dims:int[]) -> y  nograd
  * A tensor of zeros, on the default device.
  *   dtype dtype = f32
- *   python (*dims, dtype)
+ *   python (*shape=dims, dtype)
  */
 static gd_status zeros_infer(gd_infer *i) {
     const gd_zeros_options *o = i->attrs;
@@ -102,7 +102,7 @@ static void zeros_expand(gd_expansion *e) {
 /*op ones(dims:int[]) -> y  nograd
  * A tensor of ones, on the default device.
  *   dtype dtype = f32
- *   python (*dims, dtype)
+ *   python (*shape=dims, dtype)
  */
 static gd_status ones_infer(gd_infer *i) {
     const gd_ones_options *o = i->attrs;
@@ -143,6 +143,7 @@ static gd_status full_like_raw(gd_kernel_call *k) {
  * Zeros with the shape and device of x.
  *   dtype dtype = none  none: that of x
  *   saves nothing
+ *   python (x)
  */
 static void zeros_like_expand(gd_expansion *e) {
     const gd_zeros_like_options *o = e->attrs;
@@ -153,6 +154,7 @@ static void zeros_like_expand(gd_expansion *e) {
  * Ones with the shape and device of x.
  *   dtype dtype = none  none: that of x
  *   saves nothing
+ *   python (x)
  */
 static void ones_like_expand(gd_expansion *e) {
     const gd_ones_like_options *o = e->attrs;
@@ -163,6 +165,7 @@ static void ones_like_expand(gd_expansion *e) {
  * A matrix of n rows with ones on the diagonal and zeros elsewhere.
  *   m int = none       columns; none: n
  *   dtype dtype = f32
+ *   python (n, m)
  */
 static gd_status eye_infer(gd_infer *i) {
     const gd_eye_options *o = i->attrs;
@@ -254,6 +257,7 @@ static gd_status count_integers(gd_number start, gd_number end, gd_number step, 
  *   step number = 1
  *   dtype dtype = f32  integer dtypes drop the fractions of start and step, as in PyTorch
  *   onnx Range
+ *   python (start, end, step)
  */
 static gd_status arange_infer(gd_infer *i) {
     const gd_arange_options *o = i->attrs;
@@ -295,6 +299,7 @@ static gd_status arange_raw(gd_kernel_call *k) {
 /*op linspace(start:float, end:float, steps:int) -> y  nograd
  * Evenly spaced numbers from start to end, both included.
  *   dtype dtype = f32
+ *   python (start, stop=end, num=steps)
  */
 static gd_status linspace_infer(gd_infer *i) {
     const gd_linspace_options *o = i->attrs;

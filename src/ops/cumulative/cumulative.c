@@ -75,6 +75,7 @@ static void reference_cumulative(const gd_kernel_call *k, int64_t axis, bool pro
  *   dtype dtype = none      convert to this type first, and return it
  *   saves nothing
  *   onnx CumSum
+ *   python (x, axis)
  */
 static gd_status cumsum_infer(gd_infer *i) {
     const gd_cumsum_options *o = i->attrs;
@@ -96,6 +97,7 @@ static gd_status cumsum_reference(gd_kernel_call *k) {
  *   reverse bool = false    from the last element to the first
  *   dtype dtype = none      convert to this type first, and return it
  *   onnx CumProd
+ *   python (x, axis)
  */
 static gd_status cumprod_infer(gd_infer *i) {
     const gd_cumprod_options *o = i->attrs;

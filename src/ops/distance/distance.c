@@ -78,6 +78,7 @@ static void set_shape(gd_meta *y, const gd_cdist_shape *s, int64_t rows, int64_t
  * |a| / y.
  *   p float = 2   0 or greater
  *   saves a, b, y
+ *   python (x1=a, x2=b, p)
  */
 static gd_status cdist_infer(gd_infer *i) {
     const gd_cdist_options *o = i->attrs;

@@ -15,12 +15,14 @@
  *   y  = x != x ? x : x > 0 ? x : 0
  *   gx = y <= 0 ? 0 : gy
  *   onnx Relu   caffe ReLU
+ *   python (x, inplace)
  */
 
 /*op relu6(x) -> y  elementwise idempotent inplace
  * min(max(x, 0), 6).
  *   y  = x != x ? x : x > 0 ? (x < 6 ? x : 6) : 0
  *   gx = x > 0 && x < 6 ? gy : 0
+ *   python (x, inplace)
  */
 
 /*op leaky_relu(x) -> y  elementwise float inplace
@@ -29,6 +31,7 @@
  *   y  = x > 0 ? x : slope * x
  *   gx = x > 0 ? gy : slope * gy
  *   onnx LeakyRelu alpha=slope
+ *   python (x, negative_slope=slope, inplace)
  */
 
 /*op threshold(x, threshold:number, value:number) -> y  elementwise
@@ -44,6 +47,7 @@
  *   max float = 1
  *   y  = min(max(x, min), max)
  *   gx = x > min && x < max ? gy : 0
+ *   python (x, min_val=min, max_val=max, inplace)
  */
 static gd_status hardtanh_infer(gd_infer *i) {
     const gd_hardtanh_options *o = i->attrs;
@@ -62,6 +66,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   y  = x > 0 ? x : alpha * expm1(x)
  *   gx = x > 0 ? gy : gy * alpha * exp(x)
  *   onnx Elu   caffe ELU
+ *   python (x, alpha, inplace)
  */
 
 /*op selu(x) -> y  elementwise float inplace
@@ -69,6 +74,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   y  = 1.0507009873554804934193349852946 * (x > 0 ? x : 1.6732632423543772848170429916717 * expm1(x))
  *   gx = gy * 1.0507009873554804934193349852946 * (x > 0 ? 1 : 1.6732632423543772848170429916717 * exp(x))
  *   onnx Selu alpha!1.6732632~1.6732632 gamma!1.050701~1.050701
+ *   python (x, inplace)
  */
 
 /*op celu(x) -> y  elementwise float inplace
@@ -77,6 +83,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   y  = x > 0 ? x : alpha * expm1(x / alpha)
  *   gx = x > 0 ? gy : gy * exp(x / alpha)
  *   onnx Celu alpha=alpha  when x:f32
+ *   python (x, alpha, inplace)
  */
 
 /*op sigmoid(x) -> y  elementwise float inplace
@@ -97,6 +104,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   y  = x / (1 + exp(-x))
  *   s  = 1 / (1 + exp(-x))
  *   gx = gy * s * (1 + x * (1 - s))
+ *   python (x, inplace)
  */
 
 /*op softplus(x) -> y  elementwise float fullp
@@ -115,6 +123,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   y  = x * t
  *   gx = gy * (t + x / (1 + exp(-x)) * (1 - t * t))
  *   onnx Mish
+ *   python (x, inplace)
  */
 
 /*op gelu(x) -> y  elementwise float
@@ -147,6 +156,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   y  = x != x ? x : x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6
  *   gx = x > -3 && x < 3 ? gy / 6 : 0
  *   onnx HardSigmoid alpha!0.16666667~0.2 beta!0.5~0.5
+ *   python (x, inplace)
  */
 
 /*op hardswish(x) -> y  elementwise float inplace
@@ -154,6 +164,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   y  = x * (x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6)
  *   gx = x <= -3 ? 0 : x >= 3 ? gy : gy * (2*x + 3) / 6
  *   onnx HardSwish
+ *   python (x, inplace)
  */
 
 /*op prelu(x, slope) -> y  elementwise float
@@ -162,6 +173,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   gx = x > 0 ? gy : slope * gy
  *   gslope = x > 0 ? 0 : x * gy
  *   onnx PRelu   caffe PReLU
+ *   python (x, weight=slope)
  */
 
 #include "ops/elementwise/activation.gen.h"

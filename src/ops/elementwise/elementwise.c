@@ -74,7 +74,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   gb = -gy * a / (b*b)
  *   neutral b 1
  *   onnx Div  when a:float b:float
- *   python divide div
+ *   python divide div true_divide
  */
 
 /*op floor_divide(a, b) -> y  elementwise
@@ -108,11 +108,13 @@ static gd_status sub_infer(gd_infer *i) {
  *   gb = a == 0 && b >= 0 ? 0 : gy * y * log(a)
  *   neutral b 1
  *   onnx Pow   caffe Power
+ *   python (a, exponent=b)
  */
 
 /*op atan2(a, b) -> y  elementwise float
  * The angle of the point (b, a), from -pi to pi.
  *   y = atan2(a, b)
+ *   python atan2 arctan2(a, b)
  */
 
 /*op maximum(a, b) -> y  elementwise
@@ -137,6 +139,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   ga = gy * (1 - weight)
  *   gb = gy * weight
  *   gweight = gy * (b - a)
+ *   python (a, end=b, weight)
  */
 
 /*op neg(x) -> y  elementwise involution inplace
@@ -157,12 +160,14 @@ static gd_status neg_infer(gd_infer *i) {
  * The absolute value.
  *   y = abs(x)
  *   onnx Abs   caffe AbsVal
+ *   python abs absolute(x)
  */
 
 /*op sign(x) -> y  elementwise idempotent
  * -1, 0 or 1; 0 for NaN.
  *   y = sign(x)
  *   onnx Sign
+ *   python sign sgn(x)
  */
 
 /*op square(x) -> y  elementwise inplace fullp
@@ -288,18 +293,21 @@ static gd_status square_infer(gd_infer *i) {
  * Inverse sine.
  *   y = asin(x)
  *   onnx Asin
+ *   python asin arcsin(x)
  */
 
 /*op acos(x) -> y  elementwise float fullp
  * Inverse cosine.
  *   y = acos(x)
  *   onnx Acos
+ *   python acos arccos(x)
  */
 
 /*op atan(x) -> y  elementwise float
  * Inverse tangent.
  *   y = atan(x)
  *   onnx Atan
+ *   python atan arctan(x)
  */
 
 /*op sinh(x) -> y  elementwise float fullp
@@ -325,18 +333,21 @@ static gd_status square_infer(gd_infer *i) {
  * Inverse hyperbolic sine.
  *   y = asinh(x)
  *   onnx Asinh
+ *   python asinh arcsinh(x)
  */
 
 /*op acosh(x) -> y  elementwise float
  * Inverse hyperbolic cosine.
  *   y = acosh(x)
  *   onnx Acosh
+ *   python acosh arccosh(x)
  */
 
 /*op atanh(x) -> y  elementwise float
  * Inverse hyperbolic tangent.
  *   y = atanh(x)
  *   onnx Atanh
+ *   python atanh arctanh(x)
  */
 
 /*op erf(x) -> y  elementwise float
@@ -373,6 +384,7 @@ static gd_status square_infer(gd_infer *i) {
 /*op trunc(x) -> y  elementwise idempotent
  * x without its fraction.
  *   y = trunc(x)
+ *   python trunc fix(x)
  */
 
 /*op clamp(x) -> y  elementwise inplace
@@ -519,6 +531,7 @@ static void clamp_tensor_expand(gd_expansion *e) {
  *   ga = where(condition, gy, 0)
  *   gb = where(condition, 0, gy)
  *   onnx Where  cast by
+ *   python (condition, input=a, other=b)
  */
 static gd_status where_infer(gd_infer *i) {
     gd_tensor *const branches[2] = {i->in[1], i->in[2]};

@@ -189,6 +189,7 @@ static gd_status index_select_raw(gd_kernel_call *k) {
  *   alpha float = 1
  *   index index < x[axis]
  *   saves index
+ *   python (x, axis, index, source=src)
  */
 static gd_status index_add_infer(gd_infer *i) {
     const gd_index_add_options *o = i->attrs;
@@ -265,6 +266,7 @@ static gd_status index_add_reference(gd_kernel_call *k) {
  *   index x < weight[0]
  *   saves x
  *   onnx Gather   caffe Embed
+ *   python (x, weight, padding_idx)
  */
 static gd_status embedding_infer(gd_infer *i) {
     const gd_embedding_options *o = i->attrs;
@@ -334,6 +336,7 @@ static gd_status embedding_raw(gd_kernel_call *k) {
  * x may not be empty.
  *   dtype dtype = i64
  *   onnx OneHot
+ *   python (x, num_classes=classes)
  */
 static void one_hot_expand(gd_expansion *e) {
     const gd_one_hot_options *o = e->attrs;

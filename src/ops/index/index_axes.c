@@ -215,6 +215,7 @@ static gd_axes_layout layout_of_call(const gd_shape *axes, const gd_tensor *x,
  * otherwise. Negative indices count from the end. Programs call gd_index (gradus/index.h) instead.
  *   names int[] = none  the numbers of the axes for messages
  *   saves indices
+ *   python -
  */
 static gd_status index_axes_infer(gd_infer *i) {
     const gd_index_axes_options *o = i->attrs;
@@ -281,6 +282,7 @@ static void index_axes_expand(gd_expansion *e) {
  *   accumulate bool = false  add src to the elements of x
  *   names int[] = none       the numbers of the axes for messages
  *   saves indices
+ *   python -
  */
 static gd_status index_axes_put_infer(gd_infer *i) {
     const gd_index_axes_put_options *o = i->attrs;

@@ -131,6 +131,7 @@ static gd_status masked_select_raw(gd_kernel_call *k) {
  * x, with its elements where the mask is true replaced by those of src in row-major order. x and
  * mask broadcast. src needs at least as many elements as the mask has true ones.
  *   saves mask
+ *   python (x, mask, source=src)
  */
 static gd_status masked_scatter_infer(gd_infer *i) {
     gd_meta *y = &i->out[0];

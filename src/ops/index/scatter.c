@@ -402,6 +402,7 @@ static gd_status scatter_extreme_reference(gd_kernel_call *k) {
  * down. Equal extremes share the gradient evenly.
  *   reduce {sum, prod, mean, amax, amin} = sum
  *   include_self bool = true  include the element of x
+ *   python (x, axis, index, src, reduce)
  */
 static void scatter_reduce_expand(gd_expansion *e) {
     const gd_scatter_reduce_options *o = e->attrs;

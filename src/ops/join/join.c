@@ -14,6 +14,7 @@
  *   axis int = 0  the axis to split
  *   saves nothing
  *   onnx Split   caffe Slice
+ *   python (x, split_size_or_sections=sizes, axis)
  */
 /* n views of x along the axis, of the sizes in the list. If it is NULL, all have size `size`,
  * and the last one has the rest. */
@@ -69,6 +70,7 @@ static void split_vjp(gd_vjp *v) {
  * one is smaller, and there may be fewer.
  *   axis int = 0  the axis to split
  *   saves nothing
+ *   python (x, chunks, axis)
  */
 static gd_status chunk_infer(gd_infer *i) {
     const gd_chunk_options *o = i->attrs;
@@ -94,7 +96,7 @@ static void chunk_vjp(gd_vjp *v) {
  *   axis int = 0  the axis to concatenate along
  *   saves nothing
  *   onnx Concat   caffe Concat
- *   python concat cat(xs, axis)
+ *   python concat cat concatenate(xs, axis)
  */
 /* Tensors of shape (0) are skipped whatever the rank of the others, as in PyTorch. */
 static bool cat_skips(const gd_tensor *t) { return t->rank == 1 && t->dims[0] == 0; }

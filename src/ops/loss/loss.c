@@ -75,6 +75,7 @@ static void warn_of_broadcast(const gd_expansion *e) {
  * The mean of (x - target)^2.
  *   reduction {none, mean, sum} = mean
  *   caffe EuclideanLoss
+ *   python (x, target)
  */
 static gd_status mse_loss_infer(gd_infer *i) {
     const gd_mse_loss_options *o = i->attrs;
@@ -96,6 +97,7 @@ static void mse_loss_expand(gd_expansion *e) {
 /*op l1_loss(x, target) -> y  fullp
  * The mean of |x - target|.
  *   reduction {none, mean, sum} = mean
+ *   python (x, target)
  */
 static gd_status l1_loss_infer(gd_infer *i) {
     const gd_l1_loss_options *o = i->attrs;
@@ -119,6 +121,7 @@ static void l1_loss_expand(gd_expansion *e) {
  * The mean of d^2 / (2 beta) where d = |x - target| is less than beta, and d - beta / 2 elsewhere.
  *   beta float = 1  with 0 the loss is l1_loss
  *   reduction {none, mean, sum} = mean
+ *   python (x, target)
  */
 static gd_status smooth_l1_loss_infer(gd_infer *i) {
     const gd_smooth_l1_loss_options *o = i->attrs;
@@ -147,6 +150,7 @@ static void smooth_l1_loss_expand(gd_expansion *e) {
  * The mean of d^2 / 2 where d = |x - target| is at most delta, and delta (d - delta / 2) elsewhere.
  *   delta float = 1
  *   reduction {none, mean, sum} = mean
+ *   python (x, target, reduction, delta)
  */
 static gd_status huber_loss_infer(gd_infer *i) {
     const gd_huber_loss_options *o = i->attrs;
@@ -174,6 +178,7 @@ static void huber_loss_expand(gd_expansion *e) {
  * Logarithms are clamped at -100. An x outside [0, 1] gives NaN. See bce_with_logits.
  *   reduction {none, mean, sum} = mean
  *   weight tensor?  multiplies the terms; broadcasts
+ *   python binary_cross_entropy bce_loss(x, target, weight)
  */
 static gd_status bce_loss_infer(gd_infer *i) {
     const gd_bce_loss_options *o = i->attrs;
@@ -236,6 +241,7 @@ static void bce_logits_pos_terms_vjp(gd_vjp *v) {
  *   weight tensor?      multiplies the terms; broadcasts
  *   pos_weight tensor?  multiplies target log sigmoid(x), the term of positive examples; broadcasts
  *   caffe SigmoidCrossEntropyLoss
+ *   python binary_cross_entropy_with_logits bce_with_logits(x, target, weight)
  */
 static gd_status bce_with_logits_infer(gd_infer *i) {
     const gd_bce_with_logits_options *o = i->attrs;
@@ -272,6 +278,7 @@ static void bce_with_logits_expand(gd_expansion *e) {
  * log-probabilities. `batchmean` divides the sum by the size of the first dimension.
  *   log_target bool = false  the target holds log-probabilities, too
  *   reduction {none, mean, sum, batchmean} = mean
+ *   python (x, target)
  */
 static gd_status kl_div_infer(gd_infer *i) {
     const gd_kl_div_options *o = i->attrs;
@@ -331,6 +338,7 @@ static void hinge_loss_expand(gd_expansion *e) {
  * The mean of x where the target is 1, and max(0, margin - x) where it is -1. x is a distance.
  *   margin float = 1
  *   reduction {none, mean, sum} = mean
+ *   python (x, target, margin)
  */
 static gd_status hinge_embedding_loss_infer(gd_infer *i) {
     const gd_hinge_embedding_loss_options *o = i->attrs;
@@ -357,6 +365,7 @@ static void hinge_embedding_loss_expand(gd_expansion *e) {
  * below where it is -1.
  *   margin float = 0
  *   reduction {none, mean, sum} = mean
+ *   python (input1=a, input2=b, target, margin)
  */
 static gd_status margin_ranking_loss_infer(gd_infer *i) {
     const gd_margin_ranking_loss_options *o = i->attrs;
@@ -386,6 +395,7 @@ static void margin_ranking_loss_expand(gd_expansion *e) {
  * and b are (N,D) with targets (N), or (D) with a target ().
  *   margin float = 0
  *   reduction {none, mean, sum} = mean
+ *   python (input1=a, input2=b, target, margin)
  */
 static gd_status cosine_embedding_loss_infer(gd_infer *i) {
     const gd_cosine_embedding_loss_options *o = i->attrs;

@@ -149,6 +149,7 @@ static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y,
  *   saves x, target, weight, y, total
  *   onnx NegativeLogLikelihoodLoss(x, target, weight) reduction=reduction ignore_index=ignore_index
  *        when x:rank>1  cast -i-   caffe MultinomialLogisticLoss
+ *   python (x, target, weight)
  */
 static gd_status nll_loss_infer(gd_infer *i) {
     const gd_nll_loss_options *o = i->attrs;
@@ -373,6 +374,7 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
  *   axis int = 1    the axis of the classes in x; -1: the last one, for the (N,T,C) of text models
  *   weight tensor?  one number for each class
  *   onnx SoftmaxCrossEntropyLoss   caffe SoftmaxWithLoss
+ *   python (x, target, weight)
  */
 static gd_status check_smoothing(double smoothing) {
     if (smoothing >= 0 && smoothing <= 1) return GD_OK;

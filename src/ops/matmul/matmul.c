@@ -163,6 +163,7 @@ static double matmul_macs(const gd_op_shapes *s) {
  * wrap, as in matmul.
  *   saves x, w
  *   onnx Gemm   caffe InnerProduct
+ *   python (x, weight=w, bias=b)
  */
 static gd_status linear_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0], *w = i->in[1], *b = i->n_in > 2 ? i->in[2] : NULL;
@@ -368,6 +369,7 @@ static void dot_expand(gd_expansion *e) { e->y[0] = gd_matmul(e->x[0], e->x[1]);
 
 /*op outer(a, b) -> y
  * Every element of the vector a times every element of the vector b: (m) and (n) give (m, n).
+ *   python (a, vec2=b)
  */
 static gd_status outer_infer(gd_infer *i) {
     GD_TRY(gd_need_rank(i->in[0], "a", 1));

@@ -168,6 +168,7 @@ static gd_tensor *mean_over(gd_tensor *x, gd_shape axes) {
  *   eps float = 1e-5       added to the variance
  *   saves x, weight, mean, rstd
  *   onnx BatchNormalization   caffe BatchNorm
+ *   python (x, running_mean, running_var, weight, bias, training, momentum, eps)
  */
 static gd_status batch_norm_infer(gd_infer *i) {
     const gd_batch_norm_options *o = i->attrs;
@@ -402,6 +403,7 @@ static gd_tensor *as_rows(gd_tensor *t, int64_t rows, int64_t n) {
  *   eps float = 1e-5              added to the variance
  *   saves x, weight, mean, rstd
  *   onnx LayerNormalization
+ *   python (x, normalized_shape=normalized_dims, weight, bias, eps)
  */
 static gd_status layer_norm_infer(gd_infer *i) {
     const gd_layer_norm_options *o = i->attrs;
@@ -532,6 +534,7 @@ static gd_status row_norm_grad_reference(gd_kernel_call *k) {
  *   eps float = none              added to the mean; none: machine epsilon of f32 (f64 for an f64 x)
  *   saves x, weight, rstd
  *   onnx RMSNormalization
+ *   python (x, normalized_shape=normalized_dims, weight, eps)
  */
 static double rms_eps(double eps, gd_dtype dtype) {
     return !isnan(eps) ? eps : dtype == GD_F64 ? 0x1p-52 : 0x1p-23;
@@ -579,6 +582,7 @@ static gd_status rms_norm_reference(gd_kernel_call *k) {
  *   eps float = 1e-5  added to the variance
  *   saves x, weight, mean, rstd
  *   onnx GroupNormalization
+ *   python (x, num_groups=groups, weight, bias, eps)
  */
 static gd_status group_norm_infer(gd_infer *i) {
     const gd_group_norm_options *o = i->attrs;
@@ -645,6 +649,7 @@ static gd_status group_norm_reference(gd_kernel_call *k) {
  *   momentum float = 0.1         weight of the new value in the running statistics
  *   eps float = 1e-5             added to the variance
  *   onnx InstanceNormalization
+ *   python (x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
  */
 static gd_status instance_norm_infer(gd_infer *i) {
     const gd_instance_norm_options *o = i->attrs;

@@ -22,6 +22,7 @@
  *   k float = 1
  *   region {across, within} = across  the window covers channels, or spatial dimensions
  *   onnx LRN size=size alpha=alpha beta=beta bias=k  when region=across   caffe LRN
+ *   python (x, size, alpha, beta, k)
  */
 static void local_response_norm_expand(gd_expansion *e) {
     const gd_local_response_norm_options *o = e->attrs;

@@ -16,6 +16,7 @@
  *   value float = 0  the new elements in mode constant
  *   saves nothing
  *   onnx Pad
+ *   python (x, pad=padding, mode, value)
  */
 
 static gd_status check_axis(const gd_pad_axis *a, gd_word mode, int axis, int64_t right) {

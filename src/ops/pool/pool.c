@@ -266,6 +266,7 @@ static void max_body(gd_expansion *e) {
  *   saves indices
  *   gives indices < x[-{}:] or -1
  *   onnx MaxPool   {|caffe Pooling|}
+ *   python (x, kernel_size=kernel, stride, padding, dilation, ceil_mode)
  */
 static gd_status max_poolNd_infer(gd_infer *i) { return infer_pool(i); }
 static void max_poolNd_vjp(gd_vjp *v) { max_vjp(v); }
@@ -282,6 +283,7 @@ static void max_poolNd_expand(gd_expansion *e) { max_body(e); }
  *   ceil_mode bool = false       include a last window that is only partly inside
  *   saves indices
  *   gives indices < x[-{}:] or -1
+ *   python (x, kernel_size=kernel, stride, padding, dilation, ceil_mode)
  */
 static gd_status max_poolNd_with_indices_infer(gd_infer *i) { return infer_pool(i); }
 static void max_poolNd_with_indices_vjp(gd_vjp *v) { max_vjp(v); }
@@ -347,6 +349,7 @@ static gd_status run_average(gd_kernel_call *k, bool back) {
  *   divisor_override int = none      divisor instead of the window's size
  *   saves nothing
  *   onnx AveragePool   {|caffe Pooling|}
+ *   python (x, kernel_size=kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
  */
 static gd_status avg_poolNd_infer(gd_infer *i) { return infer_pool(i); }
 static void avg_poolNd_vjp(gd_vjp *v) {
@@ -400,6 +403,7 @@ static gd_status infer_adaptive(gd_infer *i) {
  * each element of the result, and averages them.
  *   size int[{}] = none  size of the result; -1 keeps that of x
  *   saves nothing
+ *   python (x, output_size=size)
  */
 static gd_status adaptive_avg_poolNd_infer(gd_infer *i) { return infer_adaptive(i); }
 static void adaptive_avg_poolNd_vjp(gd_vjp *v) {
@@ -419,6 +423,7 @@ static void adaptive_avg_poolNd_expand(gd_expansion *e) {
  *   size int[{}] = none  size of the result; -1 keeps that of x
  *   saves indices
  *   gives indices < x[-{}:] or -1
+ *   python (x, output_size=size)
  */
 static gd_status adaptive_max_poolNd_infer(gd_infer *i) { return infer_adaptive(i); }
 static void adaptive_max_poolNd_vjp(gd_vjp *v) { max_vjp(v); }
@@ -431,6 +436,7 @@ static void adaptive_max_poolNd_expand(gd_expansion *e) { max_body(e); }
  *   size int[{}] = none  size of the result; -1 keeps that of x
  *   saves indices
  *   gives indices < x[-{}:] or -1
+ *   python (x, output_size=size)
  */
 static gd_status adaptive_max_poolNd_with_indices_infer(gd_infer *i) { return infer_adaptive(i); }
 static void adaptive_max_poolNd_with_indices_vjp(gd_vjp *v) { max_vjp(v); }

@@ -29,6 +29,7 @@ static gd_status masked_scale_infer(gd_infer *i) {
  *   p float = 0.5
  *   training bool = true
  *   onnx Dropout   caffe Dropout
+ *   python (x, p, training)
  */
 static gd_status dropout_infer(gd_infer *i) {
     const gd_dropout_options *o = i->attrs;

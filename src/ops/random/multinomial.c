@@ -15,6 +15,7 @@
  *   replacement bool = false
  *   saves nothing
  *   onnx Multinomial
+ *   python (input=weights, num_samples=n, replacement)
  */
 static gd_status multinomial_infer(gd_infer *i) {
     const gd_multinomial_options *o = i->attrs;

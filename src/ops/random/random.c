@@ -140,7 +140,7 @@ static gd_status uniform_raw(gd_kernel_call *k) {
 /*op rand(dims:int[]) -> y  nograd random
  * Random numbers from the uniform distribution over [0, 1).
  *   dtype dtype = f32
- *   python (*dims, dtype)
+ *   python (*shape=dims, dtype)
  */
 static gd_status rand_infer(gd_infer *i) {
     const gd_rand_options *o = i->attrs;
@@ -156,6 +156,7 @@ static void rand_expand(gd_expansion *e) {
  *   dtype dtype = none  none: x's dtype
  *   saves nothing
  *   onnx RandomUniformLike
+ *   python (x)
  */
 static gd_status rand_like_infer(gd_infer *i) {
     const gd_rand_like_options *o = i->attrs;
@@ -180,6 +181,7 @@ static gd_status rand_like_raw(gd_kernel_call *k) {
  *   std float = 1
  *   dtype dtype = f32
  *   onnx RandomNormal
+ *   python (mean, std, size=dims)
  */
 static gd_status normal_infer(gd_infer *i) {
     const gd_normal_options *o = i->attrs;
@@ -202,7 +204,7 @@ static gd_status normal_raw(gd_kernel_call *k) {
 /*op randn(dims:int[]) -> y  nograd random
  * Random numbers from the normal distribution with mean 0 and standard deviation 1.
  *   dtype dtype = f32
- *   python (*dims, dtype)
+ *   python (*shape=dims, dtype)
  */
 static gd_status randn_infer(gd_infer *i) {
     const gd_randn_options *o = i->attrs;
@@ -219,6 +221,7 @@ static void randn_expand(gd_expansion *e) {
  *   dtype dtype = none  none: x's dtype
  *   saves nothing
  *   onnx RandomNormalLike
+ *   python (x)
  */
 static gd_status randn_like_infer(gd_infer *i) {
     const gd_randn_like_options *o = i->attrs;
@@ -243,6 +246,7 @@ static gd_status randn_like_raw(gd_kernel_call *k) {
  * 1 with the probability that the element of p gives, else 0.
  *   saves nothing
  *   onnx Bernoulli
+ *   python (input=p)
  */
 static gd_status bernoulli_infer(gd_infer *i) {
     GD_TRY(gd_need_float(i->in[0], "p"));

@@ -25,6 +25,7 @@ static void integer_limits(gd_dtype dtype, int64_t *least, int64_t *most) {
 /*op randint(dims:int[], low:int, high:int) -> y  nograd random
  * Random integers from low to high - 1, all equally likely.
  *   dtype dtype = i64
+ *   python (low, high, size=dims)
  */
 static gd_status randint_infer(gd_infer *i) {
     const gd_randint_options *o = i->attrs;
@@ -80,6 +81,7 @@ static gd_status randint_raw(gd_kernel_call *k) {
  * A random permutation of the integers 0 to n - 1: each gets 64 random bits, and they are sorted by
  * these.
  *   dtype dtype = i64
+ *   python (n)
  */
 static gd_status randperm_infer(gd_infer *i) {
     const gd_randperm_options *o = i->attrs;

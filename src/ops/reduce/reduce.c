@@ -156,6 +156,7 @@ static gd_status run_sums(gd_kernel_call *k, const gd_shape *axis, gd_dtype give
  *   saves nothing
  *   reduces sum
  *   onnx ReduceSum   caffe Reduction
+ *   python (x, axis, keepdim)
  */
 static gd_status sum_infer(gd_infer *i) {
     const gd_sum_options *o = i->attrs;
@@ -180,6 +181,7 @@ static gd_status sum_reference(gd_kernel_call *k) {
  * The sum over broadcast dimensions, so that the result has shape dims: the inverse of expand.
  * Integers and bools give i64 as in sum, even if there is no dimension to sum over.
  *   saves nothing
+ *   python sum_to_size sum_to(x, *size=dims)
  */
 static void sum_to_expand(gd_expansion *e) {
     const gd_sum_to_options *o = e->attrs;
@@ -220,6 +222,7 @@ static void sum_to_expand(gd_expansion *e) {
  *   saves nothing
  *   reduces mean
  *   onnx ReduceMean
+ *   python (x, axis, keepdim)
  */
 static gd_status mean_infer(gd_infer *i) {
     const gd_mean_options *o = i->attrs;
@@ -265,6 +268,7 @@ static gd_status mean_reference(gd_kernel_call *k) {
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   dtype dtype = none    convert to this type first, and return it
  *   onnx ReduceProd
+ *   python (x, axis, keepdim)
  */
 static gd_status prod_infer(gd_infer *i) {
     const gd_prod_options *o = i->attrs;
@@ -340,6 +344,7 @@ static gd_status prod_reference(gd_kernel_call *k) {
  *   saves x, y
  *   reduces max
  *   onnx ReduceMax
+ *   python max amax(x, axis, keepdim)
  */
 static gd_status max_infer(gd_infer *i) {
     const gd_max_options *o = i->attrs;
@@ -402,6 +407,7 @@ static gd_status max_reference(gd_kernel_call *k) {
  *   saves x, y
  *   reduces min
  *   onnx ReduceMin
+ *   python min amin(x, axis, keepdim)
  */
 static gd_status min_infer(gd_infer *i) {
     const gd_min_options *o = i->attrs;

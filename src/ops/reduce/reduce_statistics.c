@@ -35,6 +35,7 @@ typedef struct {
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   correction float = 1  subtracted from the number of elements
  *   keepdim bool = false  keep reduced dimensions with size 1
+ *   python (x, axis)
  */
 static gd_status var_infer(gd_infer *i) {
     const gd_var_options *o = i->attrs;
@@ -113,6 +114,7 @@ static gd_status var_reference(gd_kernel_call *k) {
  *   correction float = 1  subtracted from the number of elements
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   saves x, y
+ *   python (x, axis)
  */
 static gd_status std_infer(gd_infer *i) {
     const gd_std_options *o = i->attrs;

@@ -14,7 +14,7 @@
  * view if the strides allow it, else a copy.
  *   saves nothing
  *   onnx Reshape   caffe Reshape
- *   python (x, *dims)
+ *   python (x, *shape=dims)
  */
 
 /* Strides with which x's memory has the new shape; false if there are none. Adjacent dims of x with
@@ -100,6 +100,7 @@ static gd_status reshape_raw(gd_kernel_call *k) { return copy_elements(k); }
  *   end_axis int = -1
  *   saves nothing
  *   onnx Flatten   caffe Flatten
+ *   python (x, start_dim=start_axis, end_dim=end_axis)
  */
 static gd_status flatten_infer(gd_infer *i) {
     const gd_flatten_options *o = i->attrs;
@@ -125,6 +126,7 @@ static gd_status flatten_raw(gd_kernel_call *k) { return copy_elements(k); }
  * In a graph, other sizes of x may be unknown: the heads of (N, T, C) are
  * gd_unflatten(x, -1, gd_dims(heads, C / heads)), whatever N and T are.
  *   saves nothing
+ *   python (x, axis, sizes=dims)
  */
 /* The sizes that the axis is split into, with -1 replaced. */
 static gd_status unflatten_sizes(const gd_shape *dims, int axis, int64_t size, int64_t *sizes) {
@@ -263,7 +265,7 @@ static gd_status stop_gradient_infer(gd_infer *i) {
  * x repeated along new dimensions and dimensions of size 1, without copying. -1 keeps a size.
  *   saves nothing
  *   onnx Expand
- *   python (x, *dims)
+ *   python (x, *shape=dims)
  */
 static gd_status expand_infer(gd_infer *i) {
     const gd_expand_options *o = i->attrs;
@@ -330,6 +332,7 @@ static void permute_vjp(gd_vjp *v) {
 /*op transpose(x, axis0:int, axis1:int) -> y  view
  * x with two dimensions transposed.
  *   saves nothing
+ *   python transpose swapaxes swapdims(x, axis0, axis1)
  */
 static gd_status transpose_infer(gd_infer *i) {
     const gd_transpose_options *o = i->attrs;
@@ -441,6 +444,7 @@ static gd_status flip_raw(gd_kernel_call *k) {
  * Shifts the elements along axes; elements shifted beyond the end come back at the start.
  *   axis int[] = none  an axis for each shift; none: x is flattened and reshaped back
  *   saves nothing
+ *   python (x, shift=shifts, axis)
  */
 static gd_status roll_infer(gd_infer *i) {
     const gd_roll_options *o = i->attrs;

@@ -208,6 +208,7 @@ static gd_status slice_raw(gd_kernel_call *k) {
  *   stop int = none
  *   step int = 1
  *   saves nothing
+ *   python (x, src, axis, start, end=stop, step)
  */
 static gd_slice_options as_slice(const gd_slice_scatter_options *o) {
     return (gd_slice_options){.axis = o->axis, .start = o->start, .stop = o->stop, .step = o->step};
