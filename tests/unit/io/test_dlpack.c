@@ -39,6 +39,7 @@ typedef struct DLManagedTensorVersioned {
 #include "backend/test/device.h"
 #include "clean_test.h"
 #include "core/device.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
 
 /* --- a foreign library ------------------------------------------------------------------------ */
@@ -370,6 +371,39 @@ TEST(read_only_memory_stays_read_only_in_a_third_library) {
     DLManagedTensor *copy = gd_to_dlpack_unversioned(x, .copy = true);
     CHECK(copy && copy->dl_tensor.data != six);
     copy->deleter(copy);
+}
+
+/* --- memory runs out ---------------------------------------------------------------------------- */
+
+TEST(an_export_that_fails_keeps_nothing) {
+    for (int copy = 0; copy < 2; copy++)
+        for (fault_walk w = {.what = "gd_to_dlpack"}; fault_next(&w);) {
+            GD_SCOPE;
+            gd_tensor *x = gd_ones(gd_dims(1000));
+            fault_begin(&w);
+            DLManagedTensorVersioned *m = gd_to_dlpack(x, .copy = copy);
+            fault_end(&w);
+            CHECK_FAULT(&w, m ? GD_OK : gd_error_status());
+            if (m) m->deleter(m);
+        }
+}
+
+TEST(an_import_that_fails_leaves_the_tensor_to_the_caller) {
+    for (int copy = 0; copy < 2; copy++)
+        for (fault_walk w = {.what = "gd_from_dlpack"}; fault_next(&w);) {
+            foreign f;
+            fill_six(&f);
+            bool failed;
+            {
+                GD_SCOPE;
+                fault_begin(&w);
+                failed = gd_tensor_is_error(
+                    gd_from_dlpack(&f.m, .copy = copy ? GD_COPY_ALWAYS : GD_COPY_NEVER));
+                fault_end(&w);
+                CHECK_FAULT(&w, failed ? gd_error_status() : GD_OK);
+            }
+            CHECK(f.deleted == !failed);
+        }
 }
 
 /* --- devices ---------------------------------------------------------------------------------- */
