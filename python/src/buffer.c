@@ -211,6 +211,19 @@ static gd_tensor *with_bits_as(gd_tensor *t, gd_dtype dtype) {
     return NULL;
 }
 
+PyObject *gdpy_half_bits(PyObject *module, PyObject *tensor) {
+    (void)module;
+    if (!gdpy_is_tensor(tensor) || gd_tensor_dtype(gdpy_tensor_of(tensor)) != GD_BF16) {
+        PyErr_SetString(PyExc_TypeError, "expected a Tensor of bfloat16");
+        return NULL;
+    }
+    gd_scope *scope = gd_scope_open_at(NULL);
+    gd_tensor *t = with_bits_as(gdpy_tensor_of(tensor), GD_F16);
+    PyObject *result = t ? gdpy_wrap(t) : NULL;
+    gd_scope_close(&scope);
+    return result;
+}
+
 /* A str attribute of an array's dtype: "name", "kind". NULL with an exception. */
 static PyObject *dtype_text(PyObject *array, const char *name) {
     PyObject *dtype = PyObject_GetAttrString(array, "dtype");

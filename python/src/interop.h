@@ -24,6 +24,10 @@ PyObject *gdpy_dlpack(PyObject *self, PyObject *args, PyObject *names);
 PyObject *gdpy_dlpack_device(PyObject *self, PyObject *none);
 PyObject *gdpy_function_from_dlpack(PyObject *module, PyObject *args, PyObject *names);
 
+/* The bits of a bfloat16 tensor as a float16 tensor, which shares its memory: for NumPy, whose buffers have
+ * no bfloat16. */
+PyObject *gdpy_half_bits(PyObject *module, PyObject *tensor);
+
 /* Sets gradus.Tensor.__dlpack_c_exchange_api__; after gdpy_tensor_init. */
 int gdpy_dlpack_init(PyObject *module);
 
