@@ -75,6 +75,10 @@ def __complex__(self):
     return complex(self.item())
 
 
+def __reversed__(self):
+    return iter(self[::-1])
+
+
 def __contains__(self, value):
     return bool((self == value).any())
 

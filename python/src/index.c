@@ -54,7 +54,7 @@ static bool place_from(PyObject *key, gd_place *to) {
                      "integers or bools", key);
         return false;
     }
-    if (!PySequence_Check(key) && PyIndex_Check(key)) { /* numpy.int64 */
+    if (!PyBool_Check(key) && !PySequence_Check(key) && PyIndex_Check(key)) { /* numpy.int64 */
         *to = (gd_place){GD_PLACE_AT, NULL, 0, 0, 1};
         return gdpy_int_from(key, "the index", &to->start);
     }
@@ -102,7 +102,24 @@ static gd_shape turn_backward(gd_tensor *x, places *p) {
     return axes;
 }
 
-static bool places_from(PyObject *key, places *p) {
+static bool fit_places(const gd_tensor *x, places *p) {
+    int used = 0, ellipses = 0;
+    for (int i = 0; i < p->count; i++) {
+        const gd_place *place = &p->at[i];
+        if (place->kind == GD_PLACE_ELLIPSIS) ellipses++;
+        else if (place->kind == GD_PLACE_TENSOR && gd_tensor_dtype(place->tensor) == GD_BOOL)
+            used += gd_tensor_rank(place->tensor);
+        else used += place->kind != GD_PLACE_NEWAXIS;
+    }
+    if (ellipses > 1)
+        PyErr_SetString(gdpy_exception_of(GD_E_INDEX), "an index has more than one ellipsis ('...')");
+    else if (used > gd_tensor_rank(x))
+        PyErr_Format(gdpy_exception_of(GD_E_INDEX), "%d indices for a tensor of %d dimensions", used,
+                     gd_tensor_rank(x));
+    return ellipses <= 1 && used <= gd_tensor_rank(x);
+}
+
+static bool places_from(const gd_tensor *x, PyObject *key, places *p) {
     *p = (places){.count = 1};
     if (!PyTuple_Check(key)) {
         if (!place_from(key, &p->at[0])) return false;
@@ -119,15 +136,15 @@ static bool places_from(PyObject *key, places *p) {
         p->any_backward |= p->at[i].kind == GD_PLACE_RANGE && p->at[i].step < 0;
         p->any_tensor |= p->at[i].kind == GD_PLACE_TENSOR;
     }
-    return true;
+    return fit_places(x, p);
 }
 
 PyObject *gdpy_subscript(PyObject *self, PyObject *key) {
     gdpy_call c;
     gdpy_open(&c);
     places p;
-    if (!places_from(key, &p)) return gdpy_cancel(&c);
     gd_tensor *x = gdpy_tensor_of(self);
+    if (!places_from(x, key, &p)) return gdpy_cancel(&c);
     if (p.any_backward) {
         const gd_shape axes = turn_backward(x, &p);
         if (axes.rank) x = gd_flip_at(c.site, x, axes);
@@ -179,7 +196,7 @@ int gdpy_assign_subscript(PyObject *self, PyObject *key, PyObject *value) {
     gd_tensor *x = gdpy_tensor_of(self), *v = NULL;
     gd_number number;
     gd_dtype kind;
-    const int is = places_from(key, &p) ? gdpy_to_number(value, &number, &kind) : -1;
+    const int is = places_from(x, key, &p) ? gdpy_to_number(value, &number, &kind) : -1;
     if (is > 0) v = gd_scalar_of_at(c.site, number, kind);
     else if (is == 0) v = gdpy_to_tensor(value, GD_DTYPE_NONE, true);
     if (v && p.any_backward) v = reverse_value(&c, x, &p, v);

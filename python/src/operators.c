@@ -149,6 +149,13 @@ static PyObject *compare(PyObject *a, PyObject *b, int op) {
 static PyObject *item(PyObject *a) { return gdpy_item(a); }
 
 static int truth(PyObject *a) {
+    gd_tensor *t = gdpy_tensor_of(a);
+    if (!gd_tensor_is_symbol(t) && gd_tensor_numel(t) != 1) {
+        PyErr_Format(gdpy_exception_of(GD_E_SHAPE),
+                     "only a tensor of one element is true or false; this one has %lld: use "
+                     "x.any() or x.all()", (long long)gd_tensor_numel(t));
+        return -1;
+    }
     PyObject *value = item(a);
     const int is = value ? PyObject_IsTrue(value) : -1;
     Py_XDECREF(value);

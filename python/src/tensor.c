@@ -148,6 +148,12 @@ static PyObject *element(gd_dtype dtype, const void *at) {
 PyObject *gdpy_item(PyObject *self) {
     gd_tensor *t = gdpy_tensor_of(self);
     const gd_dtype dtype = gd_tensor_dtype(t);
+    const int64_t count = gd_tensor_is_symbol(t) ? 1 : gd_tensor_numel(t);
+    if (count != 1) {
+        PyErr_Format(gdpy_exception_of(GD_E_SHAPE),
+                     "only a tensor of one element is a number; this one has %lld", (long long)count);
+        return NULL;
+    }
     const bool wait = gd_data(t) == NULL; /* of another device */
     PyThreadState *released = wait ? PyEval_SaveThread() : NULL;
     double value = 0;
@@ -220,7 +226,42 @@ static PyObject *tensor_str(PyObject *self) {
     return o;
 }
 
-/* The text with commas, as Python would write it, and lines indented below "tensor(". */
+/* The digits behind the point of an element's text, -1 if it has no point: of "inf" or "1.5e+20". */
+static int digits_behind_point(const char *text, size_t length) {
+    if (memchr(text, 'e', length) || text[0] == '.') return -1; /* text[0]: the points of "..." */
+    const char *point = memchr(text, '.', length);
+    return point ? (int)(text + length - point) - 1 : -1;
+}
+static size_t element_length(const char *text) { return strcspn(text, "[] \n"); }
+
+/* The text with commas, as NumPy's repr(), and lines indented below "tensor(". Spaces that follow an
+ * element because others have more digits are before its comma. */
+static char *with_commas(const char *text) {
+    char *out = malloc(9 * strlen(text) + 1), *to = out;
+    int most = -1;
+    for (const char *at = text; *at; at += at[0] == '[' || at[0] == ']' || at[0] == ' ' || at[0] == '\n'
+                                                ? 1 : element_length(at)) {
+        const int digits = digits_behind_point(at, element_length(at));
+        if (digits > most) most = digits;
+    }
+    for (const char *at = text; out && *at;) {
+        const size_t length = element_length(at);
+        if (length) {
+            to = (char *)memcpy(to, at, length) + length;
+            int pad = digits_behind_point(at, length);
+            pad = pad < 0 ? 0 : most - pad;
+            for (at += length; pad > 0 && *at == ' '; pad--) *to++ = *at++;
+            if (*at == ' ' || *at == '\n') *to++ = ',';
+            continue;
+        }
+        if (*at == ']' && (at[1] == '\n' || at[1] == ' ')) *to++ = *at++, *to++ = ',';
+        else *to++ = *at++;
+        if (at[-1] == '\n' && *at != '\n') to = (char *)memset(to, ' ', 7) + 7;
+    }
+    if (out) *to = 0;
+    return out;
+}
+
 static PyObject *tensor_repr(PyObject *self) {
     gd_tensor *t = gdpy_tensor_of(self);
     if (gd_tensor_is_symbol(t)) {
@@ -232,17 +273,9 @@ static PyObject *tensor_repr(PyObject *self) {
     }
     char *text = text_of(t);
     if (!text) return NULL;
-    const size_t length = strlen(text);
-    char *out = malloc(9 * length + 1), *to = out;
-    for (size_t i = 0; out && i < length; i++) {
-        *to++ = text[i];
-        if (text[i] != '[' && text[i] != ' ' && text[i] != '\n' && (text[i + 1] == ' ' || text[i + 1] == '\n'))
-            *to++ = ',';
-        if (text[i] == '\n' && text[i + 1] != '\n') to = (char *)memset(to, ' ', 7) + 7;
-    }
+    char *out = with_commas(text);
     free(text);
     if (!out) return PyErr_NoMemory();
-    *to = 0;
     PyObject *o = PyUnicode_FromFormat("tensor(%s", out);
     free(out);
     const gd_dtype dtype = gd_tensor_dtype(t);
