@@ -27,6 +27,16 @@ compiles() {
     printf '#include <stdio.h>\n#include <math.h>\nint main(void) { return 0; }\n' |
         "$tool" -x "$language" -fsyntax-only - >/dev/null 2>&1
 }
+# The headers of the python3 that is found, for the Python module. apt-get has those of the system's python3 only.
+need_python_headers() {
+    folder=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null) || folder=
+    if [ -z "$folder" ] || [ ! -e "$folder/Python.h" ]; then
+        case $(command -v python3) in
+        '' | /usr/bin/python3 | /bin/python3) need python3-dev ;;
+        *) echo "setup: $(command -v python3) has no headers, so the Python module will not be built" ;;
+        esac
+    fi
+}
 has_header() {
     for candidate in "$cc" cc gcc clang; do
         if [ -n "$candidate" ] && have "$candidate"; then
@@ -102,7 +112,7 @@ cuda)
     ;;
 list)
     echo "to build:  gcc (or clang) libc6-dev make cmake ninja-build"
-    echo "to test:   g++ (or clang++) pkg-config binutils clang locales libjpeg-dev libpng-dev clang-format-14"
+    echo "to test:   g++ (or clang++) pkg-config binutils clang locales libjpeg-dev libpng-dev clang-format-14 python3-dev"
     echo "CUDA:      nvcc; nvidia-cublas nvidia-cudnn-cu13 nvidia-cuda-nvrtc (Python packages, for headers and NVRTC)"
     echo "optional:  libjpeg-dev libpng-dev (JPEG and PNG images), ccache (faster rebuilds)"
     exit 0
@@ -126,6 +136,7 @@ if [ "$want" = test ]; then
     any_compiles c clang || need clang
     has_header jpeglib.h || need libjpeg-dev
     has_header png.h || need libpng-dev
+    need_python_headers
     have clang-format-14 || need clang-format-14 # tools/check_format.sh needs this version
 fi
 

@@ -154,6 +154,17 @@ class Folders(unittest.TestCase):
         self.assertIn("to /nowhere/.cache/gradus/cuda", before)
         self.assertIn("fetch_cuda.py /nowhere/.cache/gradus/cuda", after)
 
+    def test_a_python_of_others_without_headers_is_named_and_not_replaced(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("python3", "echo /nowhere"), ("apt-get", "exit 0")):
+                path = pathlib.Path(folder, name)
+                path.write_text(f"#!/bin/sh\n{text}\n")
+                path.chmod(0o755)
+            run = subprocess.run(["sh", TOOLS / "setup.sh", "test"], env={"PATH": f"{folder}:/usr/bin:/bin", "CUDA_HOME": "/nowhere"},
+                                 text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+            self.assertIn(f"{folder}/python3 has no headers, so the Python module will not be built", run)
+            self.assertNotIn("python3-dev", run)
+
     def test_without_a_home_folder_all_use_one_that_is_not_for_temporary_files(self):
         folder = subprocess.run(["sh", TOOLS / "cuda_folder.sh"], env={"PATH": "/usr/bin:/bin"}, text=True, check=True,
                                 stdout=subprocess.PIPE).stdout.strip()
