@@ -325,16 +325,19 @@ static PyMethodDef functions[] = {
 
 /* Gradus keeps state of the process; a second interpreter would share it without a lock. */
 static int check_interpreter(void) {
-    static int64_t first = -1;
-    const int64_t id = PyInterpreterState_GetID(PyInterpreterState_Get());
-    if (first < 0) first = id;
-    if (id == first && id == 0) return 0;
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return 0;
     PyErr_SetString(PyExc_ImportError, "gradus runs in the main interpreter only, not in subinterpreters");
     return -1;
 }
 
 static int start(PyObject *module) {
+    static bool started;
     if (check_interpreter() < 0) return -1;
+    if (started) { /* tensors of the first copy would have another type */
+        PyErr_SetString(PyExc_ImportError, "gradus cannot be loaded twice in a process");
+        return -1;
+    }
+    started = true;
     if (!site_texts && !(site_texts = PyDict_New())) return -1;
     running = true;
     if (gdpy_errors_init(module) < 0 || gdpy_dtype_init(module) < 0 || gdpy_device_init(module) < 0 ||
