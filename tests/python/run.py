@@ -19,6 +19,7 @@ def load(path):
 
 
 def main():
+    sys.dont_write_bytecode = True  # here; what a test starts may cache the package in the build folder
     module = load(sys.argv[1])
     loader = unittest.TestLoader()
     suite = loader.loadTestsFromNames(sys.argv[2:], module) if sys.argv[2:] else loader.loadTestsFromModule(module)
