@@ -177,13 +177,14 @@ bool takes_numbers(const op *o) {
 bool is_operand(const op *o, int input) { return takes_numbers(o) && !(is_inplace(o) && !input); }
 
 /* Which inputs decide the dtype of a number: those with a gradient, if some have one. The condition
- * of `where` has none. */
+ * of `where` has none, and that of the mask of `masked_fill` is 0. */
 unsigned deciding_inputs(const op *o) {
     const gd_record *r = &o->record;
     unsigned with = 0;
     for (int i = 0; i < r->n_inputs; i++)
         for (int k = 0; k < r->n_exprs; k++)
-            if (r->exprs[k].name[0] == 'g' && strcmp(r->exprs[k].name + 1, r->inputs[i].name) == 0)
+            if (r->exprs[k].name[0] == 'g' && strcmp(r->exprs[k].name + 1, r->inputs[i].name) == 0 &&
+                strcmp(r->exprs[k].text, "0") != 0)
                 with |= 1u << i;
     return with ? with : (1u << r->n_inputs) - 1;
 }

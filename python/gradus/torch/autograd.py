@@ -1,0 +1,27 @@
+"""torch.autograd: gradients."""
+from gradus._core import Tensor
+from gradus._functions import grad as _grad
+from gradus._modes import enable_grad, no_grad, set_grad_enabled  # noqa: F401
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True,
+         allow_unused=None, is_grads_batched=False, materialize_grads=False):
+    """The gradients of the sum of outputs with respect to inputs, as a tuple."""
+    if is_grads_batched:
+        raise NotImplementedError("grad with is_grads_batched is not there")
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    found = _grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
+    if not materialize_grads:
+        return found
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    return tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(found, inputs))
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False):
+    """Adds the gradients of the sum of tensors to all leaves that they depend on."""
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    given = [None] * len(tensors) if grad_tensors is None else (
+        [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors))
+    retain = create_graph if retain_graph is None else retain_graph
+    for i, (t, g) in enumerate(zip(tensors, given)):
+        t.backward(g, retain_graph=retain or i + 1 < len(tensors), create_graph=create_graph)

@@ -1,0 +1,35 @@
+"""torch.cuda: the devices of CUDA."""
+from gradus import _core
+
+
+def is_available():
+    """Whether there is a device."""
+    return device_count() > 0
+
+
+def device_count():
+    """The number of devices."""
+    count = 0
+    while True:
+        try:
+            _core.empty(0, device=f"cuda:{count}")
+        except Exception:
+            return count
+        count += 1
+
+
+def synchronize(device=None):
+    """Waits until the device has done all its work."""
+    _core.synchronize("cuda" if device is None else device)
+
+
+def manual_seed(seed):
+    """Sets the seed of all random functions."""
+    _core.manual_seed(seed)
+
+
+manual_seed_all = manual_seed
+
+
+def empty_cache():
+    """There is nothing to do: memory is shared by all tensors of a device."""
