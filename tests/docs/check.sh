@@ -2,6 +2,7 @@
 # check.sh PAGE - compiles and runs the snippets of a documentation page, as a user would (extract.awk says which).
 #
 #   SOURCE BUILD WORK CC FLAGS   folders, the compiler, and the sanitizers' flags; see CMakeLists.txt
+#   PYTHON                       the interpreter for which the Python module is built; empty: there is none
 set -eu
 page=$1
 work=$WORK/$(echo "$page" | tr '/.' '__')
@@ -34,6 +35,29 @@ for program in "$work"/*.c; do
         failures=$((failures + 1))
     elif [ -f "$name.expect" ] && ! diff "$name.expect" "$name.out"; then
         echo "$page: $name.c prints another output (< page, > program)"
+        failures=$((failures + 1))
+    fi
+done
+for program in "$work"/*.py; do
+    [ -f "$program" ] || break
+    if [ -z "${PYTHON:-}" ] || [ -n "$FLAGS" ]; then
+        echo "$page: skipped: its Python blocks, because the Python module is not built, or with sanitizers"
+        break
+    fi
+    name=${program%.py}
+    if [ -f "$name.needs" ] && ! "$PYTHON" -c "import $(cat "$name.needs")" 2>/dev/null; then
+        echo "$page: skipped: $program needs $(cat "$name.needs")"
+        continue
+    fi
+    folder=$name.run
+    mkdir -p "$folder"
+    printf '#!/bin/sh\nexec "%s" "%s"\n' "$PYTHON" "$program" >"$name"
+    chmod +x "$name"
+    if ! PYTHONPATH="$BUILD/python" run_program "$name" "$folder"; then
+        echo "$page: $program does not run"
+        failures=$((failures + 1))
+    elif [ -f "$name.expect" ] && ! diff "$name.expect" "$name.out"; then
+        echo "$page: $program prints another output (< page, > program)"
         failures=$((failures + 1))
     fi
 done
