@@ -43,7 +43,14 @@ add_custom_command(
   COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/python/stamp
   DEPENDS ${PYTHON_FILES}
   COMMENT "Copying the Python files")
-add_custom_target(gradus_python_files ALL DEPENDS ${CMAKE_BINARY_DIR}/python/stamp)
+set(PYTHON_STUB ${CMAKE_BINARY_DIR}/python/gradus/_core.pyi)
+add_custom_command(
+  OUTPUT ${PYTHON_STUB}
+  COMMAND ${CMAKE_COMMAND} -DIN=${CMAKE_SOURCE_DIR}/python/src/core.pyi.in -DGEN=${GEN} -DOUT=${PYTHON_STUB}
+          -P ${CMAKE_SOURCE_DIR}/cmake/stub.cmake
+  DEPENDS ${GEN}/stamp python/src/core.pyi.in cmake/stub.cmake
+  COMMENT "Writing the types of the Python module")
+add_custom_target(gradus_python_files ALL DEPENDS ${CMAKE_BINARY_DIR}/python/stamp ${PYTHON_STUB})
 # The command beside the package, as in a wheel.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/bin ${CMAKE_BINARY_DIR}/python/gradus)
 file(CREATE_LINK ../../bin ${CMAKE_BINARY_DIR}/python/gradus/bin SYMBOLIC)
@@ -64,9 +71,10 @@ if(SKBUILD)
   if(GRADUS_HAS_CUDA)
     list(APPEND PYTHON_LIBRARIES gradus_backend_cuda)
   endif()
-  add_custom_target(gradus_wheel DEPENDS gradus gradus_python_tool ${PYTHON_LIBRARIES})
+  add_custom_target(gradus_wheel DEPENDS gradus gradus_python_tool gradus_python_files ${PYTHON_LIBRARIES})
   install(TARGETS gradus LIBRARY DESTINATION gradus COMPONENT python NAMELINK_SKIP)
   install(TARGETS ${PYTHON_LIBRARIES} LIBRARY DESTINATION gradus COMPONENT python)
+  install(FILES ${PYTHON_STUB} DESTINATION gradus COMPONENT python)
   install(TARGETS gradus_python_tool RUNTIME DESTINATION gradus/bin COMPONENT python)
   foreach(folder include/gradus/ ${GEN}/gradus/)
     install(DIRECTORY ${folder} DESTINATION gradus/include/gradus COMPONENT python FILES_MATCHING PATTERN "*.h")

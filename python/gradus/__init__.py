@@ -15,23 +15,45 @@ import importlib as _importlib
 
 from gradus import _core
 from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
-from gradus._core import __version__, _live_objects  # noqa: F401
-from gradus._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from gradus._core import __version__ as __version__
+from gradus._modes import *  # noqa: F401,F403
 from gradus._functions import *  # noqa: F401,F403
-from gradus import _methods  # noqa: F401 (adds methods to Tensor)
+from gradus import _methods, _torch_methods  # noqa: F401 (add methods to Tensor)
 
 e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 
 _submodules = ("linalg", "torch")
 
 
-def __getattr__(name):
-    if name in _submodules:
-        return _importlib.import_module("gradus." + name)
-    if name.startswith("_"):
-        raise AttributeError(f"module 'gradus' has no attribute '{name}'")
-    raise AttributeError(_importlib.import_module("gradus._missing").explain(name))
+def get_include() -> str:
+    """The folder of the C headers, for programs that use the library of this package (get_library)."""
+    return _packaged("include", "gradus", "gradus.h")[:-len("/gradus/gradus.h")]
 
 
-def __dir__():
+def get_library() -> str:
+    """The file of the C library. A program that is linked with it needs its folder as run path."""
+    return _packaged("libgradus.so.0")
+
+
+def _packaged(*names: str) -> str:
+    import os
+
+    path = os.path.join(os.path.dirname(_core.__file__), *names)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{path} does not exist: headers and library are part of an installed package")
+    return path
+
+
+TYPE_CHECKING = False
+if not TYPE_CHECKING:  # it would make every name right for a type checker
+
+    def __getattr__(name):
+        if name in _submodules:
+            return _importlib.import_module("gradus." + name)
+        if name.startswith("_"):
+            raise AttributeError(f"module 'gradus' has no attribute '{name}'")
+        raise AttributeError(_importlib.import_module("gradus._missing").explain(name))
+
+
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(_submodules))

@@ -1,4 +1,6 @@
 """Functions of the Python Array API standard that are compositions of ops, and its data about dtypes."""
+from __future__ import annotations
+
 import builtins as _b
 import types as _types
 
@@ -17,7 +19,7 @@ __all__ = [
 # --- creation -------------------------------------------------------------------------------------
 
 
-def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_grad=False):
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Numbers from start to stop in steps; of ints if all three are, else of floats."""
     if stop is None:
         start, stop = 0, start
@@ -31,27 +33,27 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None, requires_gra
     return _core.arange(start, stop, step=step, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def asarray(obj, /, *, dtype=None, device=None, copy=None):
+def asarray(obj, /, *, dtype=None, device=None, copy=None) -> Tensor:
     """The data as a tensor; memory is shared if the dtype and the layout allow it and copy is not True."""
     return _core.as_tensor(obj, dtype=dtype, device=device, copy=copy)
 
 
-def from_numpy(array):
+def from_numpy(array) -> Tensor:
     """A tensor that shares the memory of a NumPy array."""
     return _core.as_tensor(array)
 
 
-def is_tensor(obj):
+def is_tensor(obj) -> _b.bool:
     """Whether an object is a Tensor."""
     return isinstance(obj, Tensor)
 
 
-def empty_like(x, /, *, dtype=None, device=None, requires_grad=False):
+def empty_like(x, /, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor like x whose elements are not set."""
     return _core.empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
-def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=False):
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Ones on a diagonal, zeros elsewhere."""
     n_cols = n_rows if n_cols is None else n_cols
     dtype = _core.float32 if dtype is None else dtype
@@ -61,7 +63,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, requires_grad=F
     return y.requires_grad_() if requires_grad else y
 
 
-def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False):
+def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor of one value; its dtype follows from the value if none is given."""
     if dtype is None:
         dtype = _core.bool if isinstance(fill_value, _b.bool) else (
@@ -71,7 +73,7 @@ def full(shape, fill_value, *, dtype=None, device=None, requires_grad=False):
     return _core.full(shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def meshgrid(*arrays, indexing="xy"):
+def meshgrid(*arrays, indexing="xy") -> list[Tensor]:
     """Coordinate matrices of vectors: of the standard, so that the first two axes are exchanged ('xy')."""
     if indexing not in ("xy", "ij"):
         raise _core.ArgumentError(f"indexing is {indexing!r}; it is 'xy' or 'ij'")
@@ -89,7 +91,7 @@ def meshgrid(*arrays, indexing="xy"):
     return grids
 
 
-def linspace(start, stop, /, num=None, *, steps=None, dtype=None, device=None, endpoint=True, requires_grad=False):
+def linspace(start, stop, /, num=None, *, steps=None, dtype=None, device=None, endpoint=True, requires_grad=False) -> Tensor:
     """Evenly spaced numbers from start to stop; without stop itself if endpoint is False."""
     n = steps if num is None else num
     if n is None:
@@ -110,11 +112,11 @@ _floats = {  # bits, eps, largest, smallest normal number, digits
 }
 
 
-def _dtype_of(o):
+def _dtype_of(o) -> _core.dtype:
     return o.dtype if isinstance(o, Tensor) else _core._as_dtype(o)
 
 
-def finfo(dtype, /):
+def finfo(dtype, /) -> _types.SimpleNamespace:
     """The limits of a float dtype: bits, eps, max, min, smallest_normal."""
     dtype = _dtype_of(dtype)
     if str(dtype) not in _floats:
@@ -124,7 +126,7 @@ def finfo(dtype, /):
                                   tiny=smallest, resolution=10.0**-digits, dtype=dtype)
 
 
-def iinfo(dtype, /):
+def iinfo(dtype, /) -> _types.SimpleNamespace:
     """The limits of an integer dtype: bits, max, min."""
     dtype = _dtype_of(dtype)
     if str(dtype) not in _ints:
@@ -134,7 +136,7 @@ def iinfo(dtype, /):
                                   dtype=dtype)
 
 
-def isdtype(dtype, kind):
+def isdtype(dtype, kind) -> _b.bool:
     """Whether a dtype is of a kind: 'bool', 'signed integer', 'real floating', 'numeric', a dtype, or a tuple."""
     if isinstance(kind, tuple):
         return _b.any(isdtype(dtype, k) for k in kind)
@@ -157,7 +159,7 @@ def isdtype(dtype, kind):
     return _core._as_dtype(dtype) == _core._as_dtype(kind)
 
 
-def result_type(*arrays_and_dtypes):
+def result_type(*arrays_and_dtypes) -> _core.dtype:
     """The dtype of an op of these tensors, dtypes and numbers. A number is weak."""
     strong = [_dtype_of(o) for o in arrays_and_dtypes if not isinstance(o, (bool, int, float))]
     numbers = [o for o in arrays_and_dtypes if isinstance(o, (bool, int, float))]
@@ -177,12 +179,12 @@ def result_type(*arrays_and_dtypes):
     return dtype
 
 
-def can_cast(from_, to, /):
+def can_cast(from_, to, /) -> _b.bool:
     """Whether promotion leads from one dtype to the other."""
     return _core._promote(_dtype_of(from_), _core._as_dtype(to)) == _core._as_dtype(to)
 
 
-def astype(x, dtype, /, *, copy=True, device=None):
+def astype(x, dtype, /, *, copy=True, device=None) -> Tensor:
     """The tensor in another dtype."""
     return x.to(dtype=dtype, device=device, copy=copy)
 
@@ -190,7 +192,7 @@ def astype(x, dtype, /, *, copy=True, device=None):
 # --- shapes ---------------------------------------------------------------------------------------
 
 
-def broadcast_shapes(*shapes):
+def broadcast_shapes(*shapes) -> tuple[int, ...]:
     """The shape to which all shapes broadcast."""
     rank = _b.max((len(s) for s in shapes), default=0)
     result = [1] * rank
@@ -203,36 +205,36 @@ def broadcast_shapes(*shapes):
     return tuple(result)
 
 
-def broadcast_to(x, /, shape):
+def broadcast_to(x, /, shape) -> Tensor:
     """The tensor broadcast to a shape."""
     return _core.expand(x, shape)
 
 
-def broadcast_arrays(*arrays):
+def broadcast_arrays(*arrays) -> tuple[Tensor, ...]:
     """All tensors broadcast to one shape."""
     shape = broadcast_shapes(*(a.shape for a in arrays))
     return tuple(_core.expand(a, shape) for a in arrays)
 
 
-def reshape(x, /, shape, *sizes, copy=None):
+def reshape(x, /, shape, *sizes, copy=None) -> Tensor:
     """The elements in another shape, in row-major order; without a copy where the strides allow it."""
     y = _core.reshape(x, (shape, *sizes) if sizes else shape)
     return y.clone() if copy else y
 
 
-def flip(x, /, axis=None):
+def flip(x, /, axis=None) -> Tensor:
     """The elements in reverse order along all axes, or some."""
     return _core.flip(x, list(range(x.ndim)) if axis is None else axis)
 
 
-def concat(arrays, /, *, axis=0):
+def concat(arrays, /, *, axis=0) -> Tensor:
     """Tensors joined along an axis; along None, their elements in row-major order."""
     if axis is None:
         arrays, axis = [a.reshape(-1) for a in arrays], 0
     return _core.cat(arrays, axis)
 
 
-def expand_dims(x, /, axis=0):
+def expand_dims(x, /, axis=0) -> Tensor:
     """A new axis of size 1, or several."""
     if isinstance(axis, int):
         return _core.unsqueeze(x, axis)
@@ -245,22 +247,22 @@ def expand_dims(x, /, axis=0):
     return x
 
 
-def moveaxis(x, source, destination, /):
+def moveaxis(x, source, destination, /) -> Tensor:
     """Axes moved to other places."""
     return _core.movedim(x, source, destination)
 
 
-def matrix_transpose(x, /):
+def matrix_transpose(x, /) -> Tensor:
     """The last two axes transposed."""
     return x.mT
 
 
-def unstack(x, /, *, axis=0):
+def unstack(x, /, *, axis=0) -> tuple[Tensor, ...]:
     """The parts along an axis, as a tuple."""
     return _core.unbind(x, axis)
 
 
-def repeat(x, repeats, /, *, axis=None):
+def repeat(x, repeats, /, *, axis=None) -> Tensor:
     """Each element repeated, along an axis or of all in row-major order."""
     if not isinstance(repeats, int):
         if isinstance(repeats, Tensor) and repeats.numel() == 1:
@@ -276,7 +278,7 @@ def repeat(x, repeats, /, *, axis=None):
     return y.reshape(shape)
 
 
-def squeeze(x, /, axis=None):
+def squeeze(x, /, axis=None) -> Tensor:
     """Axes of size 1 removed: one, several, or (None) all."""
     if axis is None:
         return _core.squeeze(x)
@@ -290,7 +292,7 @@ def squeeze(x, /, axis=None):
     return x.reshape([n for i, n in enumerate(x.shape) if i not in gone])
 
 
-def roll(x, /, shift, *, axis=None):
+def roll(x, /, shift, *, axis=None) -> Tensor:
     """Elements moved along axes, or in row-major order; those that leave at the end come in at the start."""
     if axis is None:
         return _core.roll(x.reshape(-1), shift, axis=0).reshape(x.shape)
@@ -303,7 +305,7 @@ def roll(x, /, shift, *, axis=None):
     return x
 
 
-def take(x, indices, /, *, axis=None):
+def take(x, indices, /, *, axis=None) -> Tensor:
     """The parts of an axis with these indices; negative ones count from the end."""
     if axis is None:
         if x.ndim != 1:
@@ -314,7 +316,7 @@ def take(x, indices, /, *, axis=None):
     return x[place]
 
 
-def take_along_axis(x, indices, /, *, axis=-1):
+def take_along_axis(x, indices, /, *, axis=-1) -> Tensor:
     """For each position the element at its own index along an axis."""
     axis %= x.ndim
     shape = broadcast_shapes([1 if i == axis else n for i, n in enumerate(x.shape)],
@@ -324,14 +326,14 @@ def take_along_axis(x, indices, /, *, axis=-1):
     return _core.gather(wide(x), axis, wide(indices))
 
 
-def nonzero(x, /):
+def nonzero(x, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not 0: a tensor for each axis."""
     if x.ndim == 0:
         raise _core.ShapeError("nonzero of a tensor of rank 0")
     return _core.unbind(_core.nonzero(x), 1)
 
 
-def sort(x, /, *, axis=-1, descending=False, stable=True):
+def sort(x, /, *, axis=-1, descending=False, stable=True) -> Tensor:
     """The elements in order along an axis."""
     return _core.sort(x, axis=axis, descending=descending)[0]
 
@@ -339,7 +341,7 @@ def sort(x, /, *, axis=-1, descending=False, stable=True):
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def clip(x, /, min=None, max=None):
+def clip(x, /, min=None, max=None) -> Tensor:
     """The elements limited to a range; the limits are numbers or tensors."""
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         limits = [None if m is None else _core.as_tensor(m).to(x.dtype) for m in (min, max)]
@@ -347,22 +349,22 @@ def clip(x, /, min=None, max=None):
     return x.clone() if min is None and max is None else _core.clamp(x, min=min, max=max)
 
 
-def _kept(x, dtype):
+def _kept(x, dtype) -> _core.dtype:
     """The dtype of a sum: floats stay as they are, integers and bools become the default integer."""
     return dtype if dtype is not None else x.dtype if x.dtype.is_floating_point else _core.int64
 
 
-def std(x, axis=None, correction=0.0, keepdims=False, *, dim=None, keepdim=False):
+def std(x, axis=None, correction=0.0, keepdims=False, *, dim=None, keepdim=False) -> Tensor:
     """The standard deviation; of the population, unlike PyTorch's (correction=1)."""
     return _core.std(x, axis=axis if dim is None else dim, correction=correction, keepdims=keepdims or keepdim)
 
 
-def var(x, axis=None, correction=0.0, keepdims=False, *, dim=None, keepdim=False):
+def var(x, axis=None, correction=0.0, keepdims=False, *, dim=None, keepdim=False) -> Tensor:
     """The variance; of the population, unlike PyTorch's (correction=1)."""
     return _core.var(x, axis=axis if dim is None else dim, correction=correction, keepdims=keepdims or keepdim)
 
 
-def _cumulative(op, start, x, axis, dtype, include_initial):
+def _cumulative(op, start, x, axis, dtype, include_initial) -> Tensor:
     if axis is None:
         if x.ndim != 1:
             raise _core.ArgumentError(f"a cumulative op needs an axis for a tensor of {x.ndim} dimensions")
@@ -375,27 +377,27 @@ def _cumulative(op, start, x, axis, dtype, include_initial):
     return _core.cat([_core.full(shape, start, dtype=y.dtype, device=y.device), y], axis=axis)
 
 
-def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False) -> Tensor:
     """Sums of all elements up to each."""
     return _cumulative(_core.cumsum, 0, x, axis, dtype, include_initial)
 
 
-def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False) -> Tensor:
     """Products of all elements up to each."""
     return _cumulative(_core.cumprod, 1, x, axis, dtype, include_initial)
 
 
-def positive(x, /):
+def positive(x, /) -> Tensor:
     """The tensor itself, as a copy."""
     return x.clone()
 
 
-def count_nonzero(x, /, *, axis=None, keepdims=False):
+def count_nonzero(x, /, *, axis=None, keepdims=False) -> Tensor:
     """How many elements are not 0."""
     return _core.sum(x != 0, axis=axis, keepdims=keepdims, dtype=_core.int64)
 
 
-def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+def diff(x, /, *, axis=-1, n=1, prepend=None, append=None) -> Tensor:
     """The differences of neighbours along an axis, n times."""
     parts = [p for p in (prepend, x, append) if p is not None]
     x = _core.cat(parts, axis=axis) if len(parts) > 1 else x
@@ -406,7 +408,7 @@ def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
     return x
 
 
-def isin(x1, x2, /, *, invert=False):
+def isin(x1, x2, /, *, invert=False) -> Tensor:
     """Which elements of x1 are among those of x2."""
     x1, x2 = (_core.as_tensor(x) for x in (x1, x2))
     found = _core.any(x1.reshape(-1, 1) == x2.reshape(1, -1), axis=1).reshape(x1.shape) if x2.numel() else (
@@ -414,12 +416,12 @@ def isin(x1, x2, /, *, invert=False):
     return _core.logical_not(found) if invert else found
 
 
-def vecdot(x1, x2, /, *, axis=-1):
+def vecdot(x1, x2, /, *, axis=-1) -> Tensor:
     """The scalar products along an axis."""
     return _core.sum(x1 * x2, axis=axis, dtype=result_type(x1, x2))
 
 
-def tensordot(x1, x2, /, *, axes=2):
+def tensordot(x1, x2, /, *, axes=2) -> Tensor:
     """Products summed over pairs of axes."""
     if isinstance(axes, int):
         a, b = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
@@ -438,7 +440,7 @@ def tensordot(x1, x2, /, *, axes=2):
     return (m @ _core.permute_dims(x2, b + right).reshape(inner, -1 if inner else 0)).reshape(shape)
 
 
-def cross(x1, x2, /, *, axis=-1):
+def cross(x1, x2, /, *, axis=-1) -> Tensor:
     """The vector product of vectors of three elements."""
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise _core.ShapeError(f"cross is for vectors of 3 elements, not {x1.shape[axis]} and {x2.shape[axis]}")
@@ -447,7 +449,7 @@ def cross(x1, x2, /, *, axis=-1):
     return _core.stack(parts, axis=axis)
 
 
-def trace(x, /, *, offset=0, dtype=None):
+def trace(x, /, *, offset=0, dtype=None) -> Tensor:
     """The sum of a diagonal of matrices."""
     return _core.sum(_core.diagonal(x, offset=offset, axis1=-2, axis2=-1), axis=-1, dtype=dtype)
 
@@ -458,19 +460,19 @@ def trace(x, /, *, offset=0, dtype=None):
 class __array_namespace_info__:
     """What the array API standard asks of a library about its devices and dtypes."""
 
-    def capabilities(self):
+    def capabilities(self) -> dict[str, object]:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
 
-    def default_device(self):
+    def default_device(self) -> _core.device:
         return _core.get_default_device()
 
-    def default_dtypes(self, *, device=None):
+    def default_dtypes(self, *, device=None) -> dict[str, _core.dtype]:
         return {"real floating": _core.float32, "integral": _core.int64, "indexing": _core.int64}
 
-    def devices(self):
+    def devices(self) -> list[_core.device]:
         return [_core.device("cpu")]
 
-    def dtypes(self, *, device=None, kind=None):
+    def dtypes(self, *, device=None, kind=None) -> dict[str, _core.dtype]:
         names = ["bool", *_ints, *(n for n in _floats)]
         every = {n: getattr(_core, n) for n in names if n not in ("float16", "bfloat16")}
         return every if kind is None else {n: d for n, d in every.items() if isdtype(d, kind)}
@@ -479,7 +481,7 @@ class __array_namespace_info__:
 # --- gradients ------------------------------------------------------------------------------------
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False) -> tuple[Tensor, ...]:
     """The gradients of the sum of outputs with respect to inputs, as a tuple."""
     outputs, inputs = ([x] if isinstance(x, Tensor) else list(x) for x in (outputs, inputs))
     given = [] if grad_outputs is None else [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)

@@ -28,16 +28,6 @@ def _size(self):
 # --- data -----------------------------------------------------------------------------------------
 
 
-class _Bits:
-    """The elements of a bfloat16 tensor as 16-bit integers, for NumPy."""
-
-    def __init__(self, tensor):
-        self._tensor = tensor
-        self.__array_interface__ = {
-            "version": 3, "typestr": "<u2", "shape": tensor.shape, "data": (tensor.data_ptr(), False),
-            "strides": tuple(2 * n for n in tensor.stride())}
-
-
 def numpy(self, *, force=False):
     """The tensor as a NumPy array, which shares its memory."""
     import numpy as np
@@ -49,7 +39,7 @@ def numpy(self, *, force=False):
 
         if self.requires_grad or self.device != "cpu":
             return np.asarray(memoryview(self))  # fails, and says what to call
-        return np.asarray(_Bits(self)).view(ml_dtypes.bfloat16)
+        return np.asarray(memoryview(_core._half_bits(self))).view(ml_dtypes.bfloat16)
     return np.asarray(memoryview(self))
 
 
@@ -311,7 +301,7 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 
 
 def _add():
-    skip = {"builtins", "Tensor", "Size", "_Bits"}
+    skip = {"builtins", "Tensor", "Size"}
     for name, value in builtins.list(globals().items()):
         if callable(value) and name not in skip and (not name.startswith("_") or name.startswith("__")
                                                      or name == "_repr_html_"):

@@ -482,19 +482,22 @@ def _with(shape, axis, size):
 
 def index_put(input, indices, values, accumulate=False):
     """A copy in which the elements at indices are values, or their sums."""
-    return index_put_(input.clone(), indices, values, accumulate)
+    at = tuple(slice(None) if i is None else i for i in indices)
+    if not accumulate:
+        y = input.clone()
+        y[at] = values
+        return y
+    places = _core.arange(0, input.numel(), dtype=_core.int64, device=input.device).reshape(input.shape)[at]
+    values = _core.expand(_core.as_tensor(values, dtype=input.dtype, device=input.device), places.shape)
+    return _core.scatter_add(input.reshape(-1), 0, places.reshape(-1), values.reshape(-1)).reshape(input.shape)
 
 
 def index_put_(input, indices, values, accumulate=False):
     """Writes values at indices, or adds them."""
-    at = tuple(slice(None) if i is None else i for i in indices)
-    if not accumulate:
-        input[at] = values
-        return input
-    places = _core.arange(0, input.numel(), dtype=_core.int64, device=input.device).reshape(input.shape)[at]
-    values = _core.expand(_core.as_tensor(values, dtype=input.dtype, device=input.device), places.shape)
-    sums = _core.scatter_add(input.reshape(-1), 0, places.reshape(-1), values.reshape(-1))
-    input[...] = sums.reshape(input.shape)
+    if accumulate:
+        input[...] = index_put(input.clone(), indices, values, True)
+    else:
+        input[tuple(slice(None) if i is None else i for i in indices)] = values
     return input
 
 

@@ -1,4 +1,6 @@
 """Linear algebra of the Python Array API standard, as far as there are ops for it."""
+from __future__ import annotations
+
 from gradus import _core
 from gradus._core import matmul, outer
 from gradus._functions import cross, diff, matrix_transpose, tensordot, trace, vecdot  # noqa: F401
@@ -10,12 +12,12 @@ _missing = ("cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "mat
             "solve", "svd", "svdvals")
 
 
-def diagonal(x, /, *, offset=0):
+def diagonal(x, /, *, offset=0) -> _core.Tensor:
     """The diagonals of matrices."""
     return _core.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
-def matrix_power(x, n, /):
+def matrix_power(x, n, /) -> _core.Tensor:
     """The product of n equal matrices."""
     if n < 0:
         raise _core.UnsupportedError("matrix_power of a negative exponent needs an inverse, which is not there yet")
@@ -31,19 +33,19 @@ def matrix_power(x, n, /):
     return y
 
 
-def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2) -> _core.Tensor:
     """The norm of vectors: ord is a number, inf or -inf."""
     return _core.norm(x, p=ord, axis=axis, keepdims=keepdims)
 
 
-def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+def matrix_norm(x, /, *, keepdims=False, ord="fro") -> _core.Tensor:
     """The norm of matrices: 'fro', 1, -1, inf or -inf."""
     if ord in (2, -2, "nuc"):
         raise _core.UnsupportedError(f"matrix_norm of order {ord!r} needs singular values, which are not there yet")
     return _core.matrix_norm(x, ord=None if ord == "fro" else ord, keepdims=keepdims)
 
 
-def __getattr__(name):
+def __getattr__(name) -> object:
     if name in _missing:
         raise AttributeError(f"gradus.linalg has no {name} yet (the array API standard has it)")
     raise AttributeError(f"module 'gradus.linalg' has no attribute '{name}'")

@@ -92,6 +92,7 @@ const char *gdpy_site(void);
 /* --- tables and types of the other files ------------------------------------------------------- */
 
 extern PyMethodDef gdpy_op_functions[], gdpy_op_methods[]; /* written by the generator */
+extern PyMethodDef gdpy_file_functions[];                  /* files.c */
 int gdpy_dtype_init(PyObject *module);
 int gdpy_device_init(PyObject *module);
 int gdpy_tensor_init(PyObject *module);

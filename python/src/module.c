@@ -317,6 +317,7 @@ static PyMethodDef functions[] = {
     {"_live_objects", core_live_objects, METH_NOARGS, NULL},
     {"_promote", core_promote, METH_VARARGS, NULL},
     {"_as_dtype", core_as_dtype, METH_O, NULL},
+    {"_half_bits", gdpy_half_bits, METH_O, NULL},
     {"from_dlpack", WITH_NAMES(gdpy_function_from_dlpack),
      "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
      "A tensor that shares the memory of an object with __dlpack__."},
@@ -341,9 +342,10 @@ static int start(PyObject *module) {
     if (!site_texts && !(site_texts = PyDict_New())) return -1;
     running = true;
     if (gdpy_errors_init(module) < 0 || gdpy_dtype_init(module) < 0 || gdpy_device_init(module) < 0 ||
-        gdpy_tensor_init(module) < 0 || gdpy_log_init(module) < 0)
+        gdpy_tensor_init(module) < 0 || gdpy_dlpack_init(module) < 0 || gdpy_log_init(module) < 0)
         return -1;
     if (PyModule_AddStringConstant(module, "__version__", gd_version()) < 0) return -1;
+    if (PyModule_AddFunctions(module, gdpy_file_functions) < 0) return -1;
     return PyModule_AddFunctions(module, gdpy_op_functions);
 }
 

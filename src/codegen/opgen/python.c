@@ -190,7 +190,9 @@ static void add_function(const op *o) {
     *f = (function){.o = o};
     parse_line(f, o->record.python ? o->record.python : "");
     if (f->n_names == 0) snprintf(f->names[f->n_names++], 64, "%s", o->record.name);
-    f->creates = o->record.n_inputs == 0 || ends_with(o->record.name, "_like");
+    f->creates = true; /* without tensors but those given by name */
+    for (int i = 0; i < o->record.n_inputs; i++) f->creates &= o->record.inputs[i].option;
+    f->creates |= ends_with(o->record.name, "_like");
 }
 
 /* The form in place has the arguments of the op. */
@@ -397,10 +399,9 @@ static const char *default_of(const param *p) {
     static char text[128];
     if (!p->attr) return p->input ? "None" : "False";
     const gd_op_attr *a = p->attr;
-    if (strcmp(a->default_text, "none") == 0) return "None";
+    if (strcmp(a->default_text, "none") == 0 || strstr(a->default_text, "inf")) return "None";
     if (a->type == GD_ATTR_BOOL) return strcmp(a->default_text, "true") == 0 ? "True" : "False";
-    if (a->type == GD_ATTR_WORD || a->type == GD_ATTR_DTYPE || a->type == GD_ATTR_STRING ||
-        strstr(a->default_text, "inf"))
+    if (a->type == GD_ATTR_WORD || a->type == GD_ATTR_DTYPE || a->type == GD_ATTR_STRING)
         snprintf(text, sizeof text, "'%s'", a->default_text);
     else if (strchr(a->default_text, ',')) snprintf(text, sizeof text, "(%s)", a->default_text);
     else snprintf(text, sizeof text, "%s", a->default_text);
@@ -420,7 +421,12 @@ static void print_docstring(FILE *out, const function *f, const char *name, bool
             continue;
         }
         if (p->keyword && !starred) starred = (fputs("*, ", out), true);
+        if (p->star) starred = (fputc('*', out), true);
         fputs(p->name, out);
+        if (p->star) {
+            optional = true;
+            continue;
+        }
         optional |= !required(p);
         if (optional) fprintf(out, "=%s", required(p) ? "None" : default_of(p));
     }
@@ -462,10 +468,10 @@ static void print_table(FILE *out, bool methods) {
 
 static void print_type(FILE *out, const function *f, const param *p) {
     static const char *const types[][2] = {
-        {"TENSOR", "ArrayLike"},     {"WRITTEN", "Tensor"}, {"OPERAND", "ArrayLike"}, {"TENSORS", "Sequence[ArrayLike]"},
-        {"INT", "int"},              {"FLOAT", "float"},    {"BOOL", "bool"},         {"INTS", "int | Sequence[int]"},
-        {"SHAPE", "int | Sequence[int]"}, {"DTYPE", "DTypeLike"}, {"STRING", "str"},  {"NUMBER", "float"},
-        {"FLOATS", "float | Sequence[float]"},
+        {"TENSOR", "_ArrayLike"},     {"WRITTEN", "Tensor"}, {"OPERAND", "_ArrayLike"}, {"TENSORS", "Sequence[_ArrayLike]"},
+        {"INT", "builtins.int"},              {"FLOAT", "builtins.float"},    {"BOOL", "builtins.bool"},         {"INTS", "_Ints"},
+        {"SHAPE", "_Ints"}, {"DTYPE", "_DTypeLike"}, {"STRING", "str"},  {"NUMBER", "builtins.float"},
+        {"FLOATS", "_Floats"},
     };
     const char *kind = kind_of(f, p);
     if (strcmp(kind, "WORD") == 0) {
@@ -508,19 +514,20 @@ static void print_stub(FILE *out, const function *f, const char *name, bool meth
             continue;
         }
         if (spread && p->star) {
-            fprintf(out, "*%s: int", p->name);
+            fprintf(out, "*%s: builtins.int", p->name);
             starred = optional = true;
             continue;
         }
-        if ((p->keyword || (spread && optional)) && !starred) starred = (fputs("*, ", out), true);
+        const bool behind = i > 0 && f->params[i - 1].star;
+        if ((p->keyword || behind) && !starred) starred = (fputs("*, ", out), true);
         fprintf(out, "%s: ", p->name);
         print_type(out, f, p);
         optional |= !required(p);
-        if (!required(p)) fputs(" | None", out);
+        if (!required(p) || optional) fputs(" | None", out);
         if (optional && !(spread && required(p))) fputs(" = ...", out);
     }
     if (f->creates)
-        fprintf(out, "%s%sdevice: DeviceLike | None = ..., requires_grad: bool = ...", f->count ? ", " : "",
+        fprintf(out, "%s%sdevice: _DeviceLike | None = ..., requires_grad: builtins.bool = ...", f->count ? ", " : "",
                 starred ? "" : "*, ");
     fputs(") -> ", out);
     print_result_type(out, f);

@@ -1,0 +1,27 @@
+# Writes the type stub of the Python module: IN with the methods and functions that the generator has written in GEN.
+#     cmake -DIN=core.pyi.in -DGEN=FOLDER -DOUT=_core.pyi -P cmake/stub.cmake
+file(READ ${IN} TEXT)
+file(READ ${GEN}/python_functions.pyi FUNCTIONS)
+file(READ ${GEN}/python_methods.pyi METHODS)
+set(OPERATORS "")
+foreach(name add sub mul truediv floordiv mod divmod matmul and or xor lshift rshift)
+  set(result Tensor)
+  if(name STREQUAL divmod)
+    set(result "tuple[Tensor, Tensor]")
+  endif()
+  string(APPEND OPERATORS "    def __${name}__(self, other: _ArrayLike, /) -> ${result}: ...\n"
+                          "    def __r${name}__(self, other: _ArrayLike, /) -> ${result}: ...\n")
+endforeach()
+foreach(name iadd isub imul itruediv lt le gt ge)
+  string(APPEND OPERATORS "    def __${name}__(self, other: _ArrayLike, /) -> Tensor: ...\n")
+endforeach()
+foreach(name eq ne) # of object they return a bool
+  string(APPEND OPERATORS "    def __${name}__(self, other: object, /) -> Tensor: ... # type: ignore[override]\n")
+endforeach()
+foreach(name neg pos abs invert)
+  string(APPEND OPERATORS "    def __${name}__(self) -> Tensor: ...\n")
+endforeach()
+foreach(part OPERATORS METHODS FUNCTIONS)
+  string(REPLACE "@${part}@" "${${part}}" TEXT "${TEXT}")
+endforeach()
+file(WRITE ${OUT} "${TEXT}")
