@@ -191,8 +191,9 @@ gd_tensor *gdpy_to_tensor(PyObject *o, gd_dtype dtype, bool share) {
     }
     if (is_sequence(o)) return from_sequence(o, dtype);
     if (PyObject_HasAttrString(o, "__dlpack__")) {
+        const bool has_array = PyObject_HasAttrString(o, "__array__"); /* it clears exceptions */
         gd_tensor *t = gdpy_from_dlpack(o);
-        if (t || !PyObject_HasAttrString(o, "__array__")) return own(with_dtype(t, dtype), share);
+        if (t || !has_array) return own(with_dtype(t, dtype), share);
         PyErr_Clear();
     }
     return own(with_dtype(gdpy_from_array_protocol(o), dtype), share);
