@@ -163,6 +163,16 @@ class Creation(unittest.TestCase):
                     raise IndexError
                 return i
 
+        class NoCapsule:
+            def __dlpack_device__(self):
+                return 1, "zero"
+
+            def __dlpack__(self, **_):
+                return 5
+
+        for convert in (gd.tensor, gd.asarray, gd.relu, gd.ones(2).__add__):
+            with self.assertRaises(TypeError):
+                convert(NoCapsule())
         with self.assertRaises(KeyError):
             gd.tensor(Raises())
         self.assertEqual(gd.tensor(Lies()).tolist(), [0, 1])
