@@ -20,7 +20,8 @@ SANITIZED = "LD_PRELOAD" in os.environ
 def run(code, *arguments, **options):
     """A new interpreter; returns its status and what it wrote."""
     command = [sys.executable, *arguments] + (["-c", code] if code else [])
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
+    quiet = os.environ | {"PYTHONWARNINGS": "ignore::RuntimeWarning"}  # that a free-threaded Python turns its lock on
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=quiet, **options)
     return done.returncode, done.stdout.strip()
 
 
@@ -119,8 +120,11 @@ print((gd.ones(2) + 1).tolist())
             status, text = run(code.replace("FIRST", str(first)))
             if status == 77:
                 self.skipTest("this Python has no module for subinterpreters")
-            self.assertEqual((status, text),
-                             (0, "gradus runs in the main interpreter only, not in subinterpreters\n[2.0, 2.0]"))
+            self.assertEqual(status, 0, text)
+            message, works = text.splitlines()
+            self.assertIn(message, ("gradus runs in the main interpreter only, not in subinterpreters",
+                                    "module gradus._core does not support loading in subinterpreters"))  # Python's own
+            self.assertEqual(works, "[2.0, 2.0]")
 
     def test_the_module_is_built_for_this_kind_of_interpreter(self):
         file = os.path.basename(_core.__file__)
@@ -131,10 +135,8 @@ print((gd.ones(2) + 1).tolist())
 
 
 class Command(unittest.TestCase):
-    def setUp(self):
-        if not os.path.exists(os.path.join(os.path.dirname(_core.__file__), "bin", "gradus")):
-            self.skipTest("the gradus command is not built")
-
+    @unittest.skipUnless(os.path.exists(os.path.join(os.path.dirname(_core.__file__), "bin", "gradus")),
+                         "the gradus command is not built")
     def test_python_m_gradus_is_the_command(self):
         status, text = run(None, "-m", "gradus", "--help")
         self.assertEqual((status, "usage: gradus" in text), (0, True), text)
@@ -152,7 +154,7 @@ class Command(unittest.TestCase):
             self.assertEqual(os.environ["GRADUS_LIBRARY_PATH"], "/mine:/p/lib:/q/lib")
         program, arguments = start.call_args[0]
         self.assertEqual(arguments, ["gradus", "eval", "a b"])
-        self.assertTrue(os.access(program, os.X_OK))
+        self.assertEqual(program, os.path.join(os.path.dirname(_core.__file__), "bin", "gradus"))
 
     def test_a_package_without_the_command_says_so(self):
         from gradus import __main__ as command

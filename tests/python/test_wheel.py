@@ -88,7 +88,7 @@ class Wheel(unittest.TestCase):
         return wheel
 
     def check_use(self, python):
-        text = run(python, "-c", """
+        text = run(python, "-W", "ignore", "-c", """
 import sys
 import gradus as gd
 x = gd.ones(2, 3, requires_grad=True)
