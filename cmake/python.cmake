@@ -46,9 +46,11 @@ add_custom_command(
 set(PYTHON_STUB ${CMAKE_BINARY_DIR}/python/gradus/_core.pyi)
 add_custom_command(
   OUTPUT ${PYTHON_STUB}
-  COMMAND ${CMAKE_COMMAND} -DIN=${CMAKE_SOURCE_DIR}/python/src/core.pyi.in -DGEN=${GEN} -DOUT=${PYTHON_STUB}
-          -P ${CMAKE_SOURCE_DIR}/cmake/stub.cmake
-  DEPENDS ${GEN}/stamp python/src/core.pyi.in cmake/stub.cmake
+  COMMAND ${Python_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/method_types.py ${GEN}/python_methods.pyi
+          ${CMAKE_SOURCE_DIR}/python/gradus/_torch_methods.py > ${CMAKE_BINARY_DIR}/python_methods.pyi
+  COMMAND ${CMAKE_COMMAND} -DIN=${CMAKE_SOURCE_DIR}/python/src/core.pyi.in -DFUNCTIONS=${GEN}/python_functions.pyi
+          -DMETHODS=${CMAKE_BINARY_DIR}/python_methods.pyi -DOUT=${PYTHON_STUB} -P ${CMAKE_SOURCE_DIR}/cmake/stub.cmake
+  DEPENDS ${GEN}/stamp python/src/core.pyi.in python/gradus/_torch_methods.py cmake/stub.cmake cmake/method_types.py
   COMMENT "Writing the types of the Python module")
 add_custom_target(gradus_python_files ALL DEPENDS ${CMAKE_BINARY_DIR}/python/stamp ${PYTHON_STUB})
 # The command beside the package, as in a wheel.

@@ -1,8 +1,8 @@
-# Writes the type stub of the Python module: IN with the methods and functions that the generator has written in GEN.
-#     cmake -DIN=core.pyi.in -DGEN=FOLDER -DOUT=_core.pyi -P cmake/stub.cmake
+# Writes the type stub of the Python module: IN with functions (written by the generator) and methods (by method_types.py).
+#     cmake -DIN=core.pyi.in -DFUNCTIONS=FILE -DMETHODS=FILE -DOUT=_core.pyi -P cmake/stub.cmake
 file(READ ${IN} TEXT)
-file(READ ${GEN}/python_functions.pyi FUNCTIONS)
-file(READ ${GEN}/python_methods.pyi METHODS)
+file(READ ${FUNCTIONS} FUNCTIONS)
+file(READ ${METHODS} METHODS)
 set(OPERATORS "")
 foreach(name add sub mul truediv floordiv mod divmod matmul and or xor lshift rshift)
   set(result Tensor)

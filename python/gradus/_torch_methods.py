@@ -2,17 +2,24 @@
 
 gradus.torch has the same functions, with the tensor as the first argument.
 """
+from __future__ import annotations
+
 from gradus import _core
 from gradus._core import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 _bool = bool
 _max, _min = max, min  # Python's; below are PyTorch's
 
 
-def _either(function):
+def _either(function) -> Callable[..., Any]:
     """Takes axis and keepdims for dim and keepdim, too."""
 
-    def named(*args, **names):
+    def named(*args, **names) -> Any:
         if names:
             for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim"), ("x", "input"), ("self", "input")):
                 if theirs in names:
@@ -24,40 +31,45 @@ def _either(function):
     return named
 
 
-def _axes(dim):
+def _axes(dim) -> Any:
     """PyTorch takes an empty list of axes for all of them."""
     return None if isinstance(dim, (tuple, list)) and not dim else dim
+
+
+def _write(input, value) -> Tensor:
+    input[...] = value
+    return input
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
-def add(input, other, *, alpha=1):
+def add(input, other, *, alpha=1) -> Tensor:
     """input + alpha * other."""
     return _core.add(input, other if alpha == 1 else _core.mul(other, alpha))
 
 
-def sub(input, other, *, alpha=1):
+def sub(input, other, *, alpha=1) -> Tensor:
     """input - alpha * other."""
     return _core.sub(input, other if alpha == 1 else _core.mul(other, alpha))
 
 
-def rsub(input, other, *, alpha=1):
+def rsub(input, other, *, alpha=1) -> Tensor:
     """other - alpha * input."""
     return _core.sub(other, input if alpha == 1 else _core.mul(input, alpha))
 
 
-def add_(input, other, *, alpha=1):
+def add_(input, other, *, alpha=1) -> Tensor:
     """Adds alpha * other in place."""
     return _core.add_(input, other if alpha == 1 else _core.mul(other, alpha))
 
 
-def sub_(input, other, *, alpha=1):
+def sub_(input, other, *, alpha=1) -> Tensor:
     """Subtracts alpha * other in place."""
     return _core.sub_(input, other if alpha == 1 else _core.mul(other, alpha))
 
 
-def div(input, other, *, rounding_mode=None):
+def div(input, other, *, rounding_mode=None) -> Tensor:
     """input / other, rounded towards zero ('trunc') or down ('floor') if rounding_mode says so."""
     if rounding_mode is None:
         return _core.div(input, other)
@@ -66,7 +78,14 @@ def div(input, other, *, rounding_mode=None):
     return (_core.trunc_divide if rounding_mode == "trunc" else _core.floor_divide)(input, other)
 
 
-def clamp(input, min=None, max=None):
+def div_(input, other, *, rounding_mode=None) -> Tensor:
+    """div in place."""
+    if rounding_mode is None:
+        return _core.div_(input, other)
+    return _write(input, div(input, other, rounding_mode=rounding_mode))
+
+
+def clamp(input, min=None, max=None) -> Tensor:
     """The elements, but at least min and at most max: numbers or tensors."""
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         bounds = [b if b is None or isinstance(b, Tensor) else _core.tensor(b, dtype=input.dtype, device=input.device)
@@ -77,27 +96,34 @@ def clamp(input, min=None, max=None):
     return _core.clamp(input, min, max)
 
 
-def clamp_min(input, min):
+def clamp_(input, min=None, max=None) -> Tensor:
+    """clamp in place."""
+    if isinstance(min, Tensor) or isinstance(max, Tensor):
+        return _write(input, clamp(input, min, max))
+    return _core.clamp_(input, min, max)
+
+
+def clamp_min(input, min) -> Tensor:
     """The elements, but at least min."""
     return clamp(input, min)
 
 
-def clamp_max(input, max):
+def clamp_max(input, max) -> Tensor:
     """The elements, but at most max."""
     return clamp(input, None, max)
 
 
-def addcmul(input, tensor1, tensor2, *, value=1):
+def addcmul(input, tensor1, tensor2, *, value=1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     return add(input, tensor1 * tensor2, alpha=value)
 
 
-def addcdiv(input, tensor1, tensor2, *, value=1):
+def addcdiv(input, tensor1, tensor2, *, value=1) -> Tensor:
     """input + value * tensor1 / tensor2."""
     return add(input, tensor1 / tensor2, alpha=value)
 
 
-def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
+def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> Tensor:
     """Numbers in place of NaN and infinities; None: the largest and smallest ones of the dtype."""
     if not input.is_floating_point():
         return input.clone()
@@ -109,33 +135,33 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     return _core.where(y == -float("inf"), limits.min if neginf is None else neginf, y)
 
 
-def frac(input):
+def frac(input) -> Tensor:
     """The part after the decimal point."""
     return input - _core.trunc(input)
 
 
-def logit(input, eps=None):
+def logit(input, eps=None) -> Tensor:
     """log(x / (1 - x)), with x between eps and 1 - eps."""
     x = input if eps is None else _core.clamp(input, eps, 1 - eps)
     return _core.log(x / (1 - x))
 
 
-def xlogy(input, other):
+def xlogy(input, other) -> Tensor:
     """input * log(other), and 0 where input is 0."""
     return _core.where(input == 0, _core.where(_core.isnan(other), other, 0.0), input * _core.log(other))
 
 
-def deg2rad(input):
+def deg2rad(input) -> Tensor:
     """Angles in radians."""
     return input * 0.017453292519943295
 
 
-def rad2deg(input):
+def rad2deg(input) -> Tensor:
     """Angles in degrees."""
     return input * 57.29577951308232
 
 
-def hypot(input, other):
+def hypot(input, other) -> Tensor:
     """sqrt(input**2 + other**2)."""
     return _core.sqrt(input * input + other * other)
 
@@ -143,74 +169,74 @@ def hypot(input, other):
 # --- products -------------------------------------------------------------------------------------
 
 
-def _of_rank(what, rank, *tensors):
+def _of_rank(what, rank, *tensors) -> None:
     for t in tensors:
         if t.ndim != rank:
             raise _core.ShapeError(f"{what} is for tensors of {rank} dimensions, not for the shape {t.shape}")
 
 
-def mm(input, mat2):
+def mm(input, mat2) -> Tensor:
     """The product of two matrices."""
     _of_rank("mm", 2, input, mat2)
     return _core.matmul(input, mat2)
 
 
-def bmm(input, mat2):
+def bmm(input, mat2) -> Tensor:
     """The products of two batches of matrices."""
     _of_rank("bmm", 3, input, mat2)
     return _core.matmul(input, mat2)
 
 
-def mv(input, vec):
+def mv(input, vec) -> Tensor:
     """The product of a matrix and a vector."""
     _of_rank("mv", 2, input)
     _of_rank("mv", 1, vec)
     return _core.matmul(input, vec)
 
 
-def _plus_product(product, input, beta, alpha):
+def _plus_product(product, input, beta, alpha) -> Tensor:
     product = product if alpha == 1 else product * alpha
     return product if beta == 0 else product + (input if beta == 1 else input * beta)
 
 
-def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+def addmm(input, mat1, mat2, *, beta=1, alpha=1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     return _plus_product(mm(mat1, mat2), input, beta, alpha)
 
 
-def addmv(input, mat, vec, *, beta=1, alpha=1):
+def addmv(input, mat, vec, *, beta=1, alpha=1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     return _plus_product(mv(mat, vec), input, beta, alpha)
 
 
-def addr(input, vec1, vec2, *, beta=1, alpha=1):
+def addr(input, vec1, vec2, *, beta=1, alpha=1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     return _plus_product(_core.outer(vec1, vec2), input, beta, alpha)
 
 
-def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
+def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2)."""
     return _plus_product(bmm(batch1, batch2), input, beta, alpha)
 
 
-def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1) -> Tensor:
     """beta * input + alpha * the sum of all products of the batch."""
     return _plus_product(_core.sum(bmm(batch1, batch2), 0), input, beta, alpha)
 
 
-def inner(input, other):
+def inner(input, other) -> Tensor:
     """The scalar products of the last axes."""
     return input * other if input.ndim == 0 or other.ndim == 0 else tensordot(input, other, ([-1], [-1]))
 
 
-def tensordot(a, b, dims=2):
+def tensordot(a, b, dims=2) -> Tensor:
     """Products summed over pairs of axes."""
     from gradus._functions import tensordot as standard
 
     return standard(a, b, axes=dims)
 
 
-def cross(input, other, dim=None):
+def cross(input, other, dim=None) -> Tensor:
     """The vector product; dim None: along the first axis of size 3."""
     from gradus._functions import cross as standard
 
@@ -219,7 +245,7 @@ def cross(input, other, dim=None):
     return standard(input, other, axis=dim)
 
 
-def kron(input, other):
+def kron(input, other) -> Tensor:
     """The Kronecker product."""
     rank = _max(input.ndim, other.ndim)
     a, b = ((1,) * (rank - t.ndim) + t.shape for t in (input, other))
@@ -234,7 +260,7 @@ def kron(input, other):
 
 
 @_either
-def max(input, dim=None, keepdim=False):
+def max(input, dim=None, keepdim=False) -> Any:
     """The largest element; with dim (values, indices) along that axis; with a tensor the larger elements."""
     if dim is None:
         return _core.max(input)
@@ -244,7 +270,7 @@ def max(input, dim=None, keepdim=False):
 
 
 @_either
-def min(input, dim=None, keepdim=False):
+def min(input, dim=None, keepdim=False) -> Any:
     """The smallest element; with dim (values, indices) along that axis; with a tensor the smaller elements."""
     if dim is None:
         return _core.min(input)
@@ -254,24 +280,24 @@ def min(input, dim=None, keepdim=False):
 
 
 @_either
-def amax(input, dim=(), keepdim=False):
+def amax(input, dim=(), keepdim=False) -> Tensor:
     """The largest elements along axes."""
     return _core.max(input, _axes(dim), keepdim)
 
 
 @_either
-def amin(input, dim=(), keepdim=False):
+def amin(input, dim=(), keepdim=False) -> Tensor:
     """The smallest elements along axes."""
     return _core.min(input, _axes(dim), keepdim)
 
 
 @_either
-def aminmax(input, *, dim=None, keepdim=False):
+def aminmax(input, *, dim=None, keepdim=False) -> tuple[Tensor, Tensor]:
     """The smallest and the largest elements."""
     return _core.min(input, dim, keepdim), _core.max(input, dim, keepdim)
 
 
-def _spread(op, input, dim, unbiased, keepdim, correction):
+def _spread(op, input, dim, unbiased, keepdim, correction) -> Tensor:
     if isinstance(dim, _bool):  # x.std(False)
         dim, unbiased = None, dim
     if correction is None:
@@ -280,33 +306,33 @@ def _spread(op, input, dim, unbiased, keepdim, correction):
 
 
 @_either
-def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None) -> Tensor:
     """The standard deviation, of n - correction elements; the correction is 1."""
     return _spread(_core.std, input, dim, unbiased, keepdim, correction)
 
 
 @_either
-def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None) -> Tensor:
     """The variance, of n - correction elements; the correction is 1."""
     return _spread(_core.var, input, dim, unbiased, keepdim, correction)
 
 
 @_either
-def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean."""
     mean_of = None if isinstance(dim, _bool) else _axes(dim)
     return std(input, dim, unbiased, keepdim, correction=correction), _core.mean(input, mean_of, keepdim)
 
 
 @_either
-def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None) -> tuple[Tensor, Tensor]:
     """Variance and mean."""
     mean_of = None if isinstance(dim, _bool) else _axes(dim)
     return var(input, dim, unbiased, keepdim, correction=correction), _core.mean(input, mean_of, keepdim)
 
 
 @_either
-def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None) -> Tensor:
     """The p-norm of all elements or along axes."""
     x = input if dtype is None else input.to(dtype)
     if p == "nuc":
@@ -314,38 +340,38 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     return _core.norm(x, 2 if p in ("fro", None) else p, _axes(dim), keepdim)
 
 
-def dist(input, other, p=2):
+def dist(input, other, p=2) -> Tensor:
     """The p-norm of the difference."""
     return _core.norm(input - other, p)
 
 
 @_either
-def nansum(input, dim=None, keepdim=False, *, dtype=None):
+def nansum(input, dim=None, keepdim=False, *, dtype=None) -> Tensor:
     """The sum of all elements that are not NaN."""
     return _core.sum(_core.where(_core.isnan(input), 0, input), _axes(dim), keepdim, dtype=dtype)
 
 
 @_either
-def nanmean(input, dim=None, keepdim=False, *, dtype=None):
+def nanmean(input, dim=None, keepdim=False, *, dtype=None) -> Tensor:
     """The mean of all elements that are not NaN."""
     count = _core.sum(_core.logical_not(_core.isnan(input)), _axes(dim), keepdim)
     return nansum(input, dim, keepdim, dtype=dtype) / count
 
 
 @_either
-def count_nonzero(input, dim=None):
+def count_nonzero(input, dim=None) -> Tensor:
     """How many elements are not 0."""
     return _core.sum(input != 0, dim)
 
 
-def _values_and_indices(values, indices):
+def _values_and_indices(values, indices) -> Any:
     import collections
 
     return collections.namedtuple("values_and_indices", "values indices")(values, indices)
 
 
 @_either
-def kthvalue(input, k, dim=-1, keepdim=False):
+def kthvalue(input, k, dim=-1, keepdim=False) -> Any:
     """The k-th smallest elements along an axis, and their indices."""
     s = _core.sort(input, dim)
     values, indices = (_core.narrow(t, dim, k - 1, 1) for t in s)
@@ -353,7 +379,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 
 
 @_either
-def median(input, dim=None, keepdim=False):
+def median(input, dim=None, keepdim=False) -> Any:
     """The median: of two in the middle the smaller one. With dim (values, indices) along that axis."""
     if dim is None:
         return kthvalue(input.reshape(-1), (input.numel() + 1) // 2, 0).values
@@ -361,7 +387,7 @@ def median(input, dim=None, keepdim=False):
 
 
 @_either
-def quantile(input, q, dim=None, keepdim=False):
+def quantile(input, q, dim=None, keepdim=False) -> Tensor:
     """The q-quantiles, interpolated between neighbours."""
     x = input.reshape(-1) if dim is None else input.movedim(dim, -1)
     s = _core.sort(x, -1)[0]
@@ -376,36 +402,36 @@ def quantile(input, q, dim=None, keepdim=False):
     return _core.stack(parts, 0) if many else parts[0]
 
 
-def equal(input, other):
+def equal(input, other) -> _bool:
     """Whether two tensors have the same shape and elements."""
     return input.shape == other.shape and _bool(_core.all(input == other))
 
 
-def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False) -> Tensor:
     """Where |input - other| is at most atol + rtol * |other|."""
     near = (input == other) | (_core.isfinite(input) & _core.isfinite(other)
                                & (_core.abs(input - other) <= atol + rtol * _core.abs(other)))
     return near | (_core.isnan(input) & _core.isnan(other)) if equal_nan else near
 
 
-def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False) -> _bool:
     """Whether all elements are close."""
     return _bool(_core.all(isclose(input, other, rtol, atol, equal_nan)))
 
 
 @_either
-def softmax(input, dim=None, _stacklevel=3, dtype=None):
+def softmax(input, dim=None, _stacklevel=3, dtype=None) -> Tensor:
     """exp(x) divided by its sum along an axis."""
     return _core.softmax(input if dtype is None else input.to(dtype), _softmax_axis(input, dim))
 
 
 @_either
-def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
+def log_softmax(input, dim=None, _stacklevel=3, dtype=None) -> Tensor:
     """The logarithm of softmax."""
     return _core.log_softmax(input if dtype is None else input.to(dtype), _softmax_axis(input, dim))
 
 
-def _softmax_axis(input, dim):
+def _softmax_axis(input, dim) -> int:
     if dim is None:
         return 0 if input.ndim in (0, 1, 3) else 1
     return dim
@@ -414,33 +440,40 @@ def _softmax_axis(input, dim):
 # --- places ---------------------------------------------------------------------------------------
 
 
-def nonzero(input, *, as_tuple=False):
+def nonzero(input, *, as_tuple=False) -> Any:
     """The indices of all elements that are not 0: a row for each, or a tensor for each axis."""
     rows = _core.nonzero(input)
     return _core.unbind(rows, 1) if as_tuple else rows
 
 
-def take(input, index):
+def take(input, index) -> Tensor:
     """Elements of the tensor in row-major order."""
     return input.reshape(-1)[index]
 
 
 @_either
-def take_along_dim(input, indices, dim=None):
+def take_along_dim(input, indices, dim=None) -> Tensor:
     """Elements along an axis; None: of all in row-major order."""
     if dim is None:
         return _core.gather(input.reshape(-1), 0, indices.reshape(-1))
     return _core.gather(input, dim, indices)
 
 
-def masked_fill(input, mask, value):
+def masked_fill(input, mask, value) -> Tensor:
     """A number in place of the elements where the mask is true."""
     if isinstance(value, Tensor):
         return _core.where(mask, value.to(input.dtype), input)
     return _core.masked_fill(input, mask, value)
 
 
-def _source(input, index, src):
+def masked_fill_(input, mask, value) -> Tensor:
+    """masked_fill in place."""
+    if isinstance(value, Tensor):
+        return _write(input, masked_fill(input, mask, value))
+    return _core.masked_fill_(input, mask, value)
+
+
+def _source(input, index, src) -> Tensor:
     """A number as the source of a scatter."""
     if isinstance(src, Tensor):
         return src
@@ -448,7 +481,7 @@ def _source(input, index, src):
 
 
 @_either
-def scatter(input, dim, index, src=None, *, value=None, reduce=None):
+def scatter(input, dim, index, src=None, *, value=None, reduce=None) -> Tensor:
     """src or a number written where index says."""
     src = _source(input, index, value if src is None else src)
     if reduce is None:
@@ -459,7 +492,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 
 
 @_either
-def index_fill(input, dim, index, value):
+def index_fill(input, dim, index, value) -> Tensor:
     """A number in the slices that index selects."""
     shape = [1] * input.ndim
     shape[dim] = -1
@@ -467,20 +500,20 @@ def index_fill(input, dim, index, value):
 
 
 @_either
-def index_copy(input, dim, index, source):
+def index_copy(input, dim, index, source) -> Tensor:
     """source in the slices that index selects."""
     shape = [1] * input.ndim
     shape[dim] = -1
     return _core.scatter(input, dim, _core.expand(index.reshape(shape), source.shape), source)
 
 
-def _with(shape, axis, size):
+def _with(shape, axis, size) -> list[int]:
     shape = list(shape)
     shape[axis] = size
     return shape
 
 
-def index_put(input, indices, values, accumulate=False):
+def index_put(input, indices, values, accumulate=False) -> Tensor:
     """A copy in which the elements at indices are values, or their sums."""
     at = tuple(slice(None) if i is None else i for i in indices)
     if not accumulate:
@@ -492,7 +525,7 @@ def index_put(input, indices, values, accumulate=False):
     return _core.scatter_add(input.reshape(-1), 0, places.reshape(-1), values.reshape(-1)).reshape(input.shape)
 
 
-def index_put_(input, indices, values, accumulate=False):
+def index_put_(input, indices, values, accumulate=False) -> Tensor:
     """Writes values at indices, or adds them."""
     if accumulate:
         input[...] = index_put(input.clone(), indices, values, True)
@@ -501,7 +534,7 @@ def index_put_(input, indices, values, accumulate=False):
     return input
 
 
-def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None) -> Any:
     """The different elements in order; with their places in them, and how many there are of each, if asked for."""
     if dim is not None:
         raise _core.UnsupportedError("unique along an axis is not there yet")
@@ -522,7 +555,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def bincount(input, weights=None, minlength=0):
+def bincount(input, weights=None, minlength=0) -> Tensor:
     """How often each number occurs, or the sums of its weights."""
     size = _max(minlength, int(_core.max(input)) + 1 if input.numel() else 0)
     dtype = _core.int64 if weights is None else weights.dtype
@@ -533,7 +566,7 @@ def bincount(input, weights=None, minlength=0):
 # --- shapes ---------------------------------------------------------------------------------------
 
 
-def unfold(input, dimension, size, step):
+def unfold(input, dimension, size, step) -> Tensor:
     """Windows along an axis, which become a last axis."""
     n, rank = input.shape[dimension], input.ndim
     if size > n or step < 1:
@@ -546,28 +579,28 @@ def unfold(input, dimension, size, step):
     return y.movedim(dimension + 1, -1)
 
 
-def reshape_as(input, other):
+def reshape_as(input, other) -> Tensor:
     """The elements in the shape of another tensor."""
     return input.reshape(other.shape)
 
 
-def ravel(input):
+def ravel(input) -> Tensor:
     """All elements in one axis."""
     return input.reshape(-1)
 
 
-def broadcast_to(input, size):
+def broadcast_to(input, size) -> Tensor:
     """The tensor broadcast to a shape."""
     return _core.expand(input, size)
 
 
-def moveaxis(input, source, destination):
+def moveaxis(input, source, destination) -> Tensor:
     """Axes moved to other places."""
     return _core.movedim(input, source, destination)
 
 
 @_either
-def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
+def repeat_interleave(input, repeats=None, dim=None, *, output_size=None) -> Tensor:
     """Each element repeated, along an axis or of all in row-major order; repeats can have a count for each."""
     if repeats is None:  # the numbers 0, 0, 1, ... of these counts
         input, repeats = _core.arange(0, input.numel(), dtype=_core.int64, device=input.device), input
@@ -588,7 +621,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
 
 
 @_either
-def tensor_split(input, indices_or_sections, dim=0):
+def tensor_split(input, indices_or_sections, dim=0) -> tuple[Tensor, ...]:
     """Parts of nearly equal size, or parts between indices."""
     n = input.shape[dim]
     if isinstance(indices_or_sections, int):
@@ -604,27 +637,27 @@ def tensor_split(input, indices_or_sections, dim=0):
     return tuple(parts)
 
 
-def hsplit(input, indices_or_sections):
+def hsplit(input, indices_or_sections) -> tuple[Tensor, ...]:
     """Parts along the second axis."""
     return tensor_split(input, indices_or_sections, 0 if input.ndim == 1 else 1)
 
 
-def vsplit(input, indices_or_sections):
+def vsplit(input, indices_or_sections) -> tuple[Tensor, ...]:
     """Parts along the first axis."""
     return tensor_split(input, indices_or_sections, 0)
 
 
-def fliplr(input):
+def fliplr(input) -> Tensor:
     """The second axis reversed."""
     return _core.flip(input, [1])
 
 
-def flipud(input):
+def flipud(input) -> Tensor:
     """The first axis reversed."""
     return _core.flip(input, [0])
 
 
-def rot90(input, k=1, dims=(0, 1)):
+def rot90(input, k=1, dims=(0, 1)) -> Tensor:
     """Two axes rotated by k quarter turns."""
     a, b = dims
     k %= 4
@@ -635,12 +668,12 @@ def rot90(input, k=1, dims=(0, 1)):
     return _core.flip(_core.transpose(input, a, b), [a if k == 1 else b])
 
 
-def diag(input, diagonal=0):
+def diag(input, diagonal=0) -> Tensor:
     """The matrix with these elements on a diagonal, or the diagonal of a matrix."""
     return diag_embed(input, diagonal) if input.ndim == 1 else _core.diagonal(input, diagonal)
 
 
-def diag_embed(input, offset=0, dim1=-2, dim2=-1):
+def diag_embed(input, offset=0, dim1=-2, dim2=-1) -> Tensor:
     """Matrices whose diagonals are the last axis."""
     n = input.shape[-1] + (offset if offset > 0 else -offset)
     rows = _core.arange(0, n, dtype=_core.int64, device=input.device)
@@ -654,19 +687,19 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
 
 
 @_either
-def diff(input, n=1, dim=-1, prepend=None, append=None):
+def diff(input, n=1, dim=-1, prepend=None, append=None) -> Tensor:
     """The differences of neighbours along an axis, n times."""
     from gradus._functions import diff as standard
 
     return standard(input, n=n, axis=dim, prepend=prepend, append=append)
 
 
-def trace(input):
+def trace(input) -> Tensor:
     """The sum of the diagonal of a matrix."""
     return _core.sum(_core.diagonal(input))
 
 
-def where(input, condition, other):
+def where(input, condition, other) -> Tensor:
     """The elements where the condition is true, and those of other elsewhere."""
     return _core.where(condition, input, other)
 
@@ -674,10 +707,9 @@ def where(input, condition, other):
 # --- writing --------------------------------------------------------------------------------------
 
 
-def _in_place(name, function):
-    def written(self, *args, **names):
-        self[...] = function(self, *args, **names)
-        return self
+def _in_place(name, function) -> Callable[..., Tensor]:
+    def written(self, *args, **names) -> Tensor:
+        return _write(self, function(self, *args, **names))
 
     written.__name__ = name
     written.__qualname__ = "Tensor." + name
@@ -685,10 +717,10 @@ def _in_place(name, function):
     return written
 
 
-def _random(values):
+def _random(values) -> Callable[..., Tensor]:
     """A method that writes random numbers; the tape does not record it."""
 
-    def method(self, *args, **names):
+    def method(self, *args, **names) -> Tensor:
         names.pop("generator", None)
         from gradus._modes import no_grad
 
@@ -701,27 +733,27 @@ def _random(values):
 
 
 @_random
-def normal_(self, mean=0.0, std=1.0):
+def normal_(self, mean=0.0, std=1.0) -> Tensor:
     """Writes random numbers from a normal distribution."""
     return _core.normal(mean, std, self.shape, dtype=self.dtype, device=self.device)
 
 
 @_random
-def uniform_(self, a=0.0, b=1.0, **names):
+def uniform_(self, a=0.0, b=1.0, **names) -> Tensor:
     """Writes random numbers between two bounds."""
     low, high = names.get("from", a), names.get("to", b)
     return _core.uniform(self.shape, low, high, dtype=self.dtype, device=self.device)
 
 
 @_random
-def bernoulli_(self, p=0.5):
+def bernoulli_(self, p=0.5) -> Tensor:
     """Writes 1 with a probability, otherwise 0."""
     p = p if isinstance(p, Tensor) else _core.full(self.shape, float(p), device=self.device)
     return _core.bernoulli(p)
 
 
 @_random
-def random_(self, low=0, high=None):
+def random_(self, low=0, high=None) -> Tensor:
     """Writes random integers from low to high - 1."""
     if high is None:
         low, high = (0, low) if low else (0, 2**24 if self.dtype.is_floating_point else 127)
@@ -729,30 +761,34 @@ def random_(self, low=0, high=None):
 
 
 @_random
-def exponential_(self, lambd=1.0):
+def exponential_(self, lambd=1.0) -> Tensor:
     """Writes random numbers from an exponential distribution."""
     u = _core.rand(self.shape, dtype=self.dtype, device=self.device)
     return -_core.log1p(-u) / lambd
 
 
-def _add():
+# Other names of methods above, and ops whose form in place is written here (cmake/method_types.py reads both).
+_ALSO = {"subtract": "sub", "subtract_": "sub_", "divide": "div", "clip": "clamp", "clip_": "clamp_",
+         "argwhere": "nonzero"}
+_WRITTEN = (
+    "clamp_min", "clamp_max", "addcmul", "addcdiv", "addmm", "baddbmm", "scatter", "index_fill", "index_copy",
+    "nan_to_num", "logit", "xlogy", "fmod", "remainder", "floor_divide", "floor", "ceil", "round", "trunc", "sign", "sin",
+    "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "exp2", "expm1", "log2", "log10", "log1p", "lerp",
+    "scatter_add", "scatter_reduce", "index_add", "masked_scatter", "tril", "triu", "cumsum", "cumprod", "logical_not",
+    "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "eq", "ne",
+    "lt", "le", "gt", "ge", "frac", "atan2",
+)
+
+
+def _add() -> None:
     for name, value in list(globals().items()):
         if not name.startswith("_") and getattr(value, "__module__", None) == __name__:
             setattr(Tensor, name, value)
-    for name, of in (("subtract", sub), ("subtract_", sub_), ("divide", div), ("clip", clamp), ("argwhere", nonzero)):
-        setattr(Tensor, name, of)
-    # Forms in place of ops that have none of their own.
-    for name in ("clamp", "clamp_min", "clamp_max", "addcmul", "addcdiv", "addmm", "baddbmm", "masked_fill", "scatter",
-                 "index_fill", "index_copy", "nan_to_num", "div", "logit", "xlogy", "fmod", "remainder",
-                 "floor_divide", "floor", "ceil", "round", "trunc", "sign", "sin", "cos", "tan", "asin", "acos", "atan",
-                 "sinh", "cosh", "erf", "exp2", "expm1", "log2", "log10", "log1p", "lerp", "scatter_add",
-                 "scatter_reduce", "index_add", "masked_scatter", "tril", "triu", "cumsum", "cumprod", "logical_not",
-                 "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
-                 "bitwise_not", "eq", "ne", "lt", "le", "gt", "ge", "frac", "atan2"):
-        if not hasattr(Tensor, name + "_"):
-            setattr(Tensor, name + "_", _in_place(name + "_", getattr(Tensor, name)))
-    Tensor.clip_ = Tensor.clamp_
-    Tensor.H = Tensor.mH = property(lambda self: self.mT)
+    for name, of in _ALSO.items():
+        setattr(Tensor, name, globals()[of])
+    for name in _WRITTEN:
+        setattr(Tensor, name + "_", _in_place(name + "_", getattr(Tensor, name)))
+    Tensor.H = Tensor.mH = Tensor.mT
 
 
 _add()

@@ -1,11 +1,17 @@
 """torch.autograd: gradients."""
+from __future__ import annotations
+
 from gradus._core import Tensor
 from gradus._functions import grad as _grad
-from gradus._modes import enable_grad, no_grad, set_grad_enabled  # noqa: F401
+from gradus._modes import enable_grad, no_grad, set_grad_enabled
+
+__all__ = [
+    "backward", "enable_grad", "grad", "no_grad", "set_grad_enabled",
+]
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True,
-         allow_unused=None, is_grads_batched=False, materialize_grads=False):
+         allow_unused=None, is_grads_batched=False, materialize_grads=False) -> tuple[Tensor, ...]:
     """The gradients of the sum of outputs with respect to inputs, as a tuple."""
     if is_grads_batched:
         raise NotImplementedError("grad with is_grads_batched is not there")
@@ -17,7 +23,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     return tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(found, inputs))
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False):
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False) -> None:
     """Adds the gradients of the sum of tensors to all leaves that they depend on."""
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     given = [None] * len(tensors) if grad_tensors is None else (

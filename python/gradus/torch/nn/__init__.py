@@ -1,8 +1,14 @@
 """torch.nn: functions of networks."""
-from gradus.torch.nn import functional  # noqa: F401
+from __future__ import annotations
+
+from gradus.torch.nn import functional as functional
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
-def __getattr__(name):
+def __getattr__(name) -> Any:
     if name == "grad":
         import importlib
 
