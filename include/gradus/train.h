@@ -141,11 +141,26 @@ static inline gd_fit_data gd_fit_tensors_(gd_tensors list) {
 typedef gd_tensor *(*gd_step_fn)(gd_module *net, gd_tensors batch, void *user);
 
 typedef enum gd_progress {
-    GD_PROGRESS_AUTO, /* a bar if stderr is a terminal, otherwise a line for each epoch */
+    GD_PROGRESS_AUTO, /* a bar on a terminal that can redraw it, otherwise a line for each epoch */
     GD_PROGRESS_BAR,
     GD_PROGRESS_LINES,
     GD_PROGRESS_NONE,
 } gd_progress;
+
+/* Receives the progress instead of stderr, for windows, notebooks and other languages. It must live
+ * until the end of the run. */
+typedef struct gd_progress_receiver {
+    /* Gets what stderr would get, on the thread that called gd_fit or gd_evaluate, while the library
+     * holds no lock. Texts follow each other as in a terminal: a bar is "\r", its text and "\x1b[K"
+     * (clears the rest of the line), and the next text replaces it. `final`: the text ends with
+     * "\n", and what it shows stays. If it returns a failure (gd_raise), the run ends with it. */
+    gd_status (*write)(const char *text, bool final, void *user);
+    void *user;
+    bool redraws; /* "\r" returns to the beginning of the line: GD_PROGRESS_AUTO shows a bar */
+    bool colour;  /* shows colours by ANSI escape codes */
+    bool utf8;    /* shows UTF-8; otherwise bars are ASCII */
+    int width;    /* columns of a line, read for each bar, so that it may change; 0: 80 */
+} gd_progress_receiver;
 
 typedef struct gd_fit_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
@@ -168,6 +183,7 @@ typedef struct gd_fit_options {
     /* of the order of the samples, and if it is not 0 of all random numbers of the run */
     uint64_t seed GD_DEFAULT_(0);
     gd_progress progress GD_DEFAULT_(GD_PROGRESS_AUTO);
+    const gd_progress_receiver *progress_receiver GD_DEFAULT_(nullptr); /* NULL: stderr */
     /* Ctrl-C ends the run after the current batch; the previous handler is restored at the end */
     bool interrupt GD_DEFAULT_(true);
     bool jit GD_DEFAULT_(true); /* false: trains eagerly */
@@ -178,7 +194,8 @@ typedef struct gd_fit_options {
                  .validation_tensors = {NULL, GD_LIST_NOT_GIVEN_}, .validation_split = 0,        \
                  .class_weights = NULL, .callbacks = {NULL, GD_LIST_NOT_GIVEN_}, .resume = NULL, \
                  .step = NULL, .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0,    \
-                 .seed = 0, .progress = GD_PROGRESS_AUTO, .interrupt = true, .jit = true),       \
+                 .seed = 0, .progress = GD_PROGRESS_AUTO, .progress_receiver = NULL,             \
+                 .interrupt = true, .jit = true),                                                \
                 __VA_ARGS__)
 
 /* Trains and returns the history, one row for each epoch. While a failure is recorded, it does
@@ -209,11 +226,13 @@ typedef struct gd_evaluate_options {
     int64_t batch GD_DEFAULT_(32); /* for tensors and datasets */
     int workers GD_DEFAULT_(0);
     bool jit GD_DEFAULT_(true);
-    gd_progress progress GD_DEFAULT_(GD_PROGRESS_NONE);
+    gd_progress progress GD_DEFAULT_(GD_PROGRESS_NONE);                 /* gd_predict shows none */
+    const gd_progress_receiver *progress_receiver GD_DEFAULT_(nullptr); /* NULL: stderr */
 } GD_GIVEN_BY_NAME_ gd_evaluate_options;
-#define GD_EVALUATE_OPTIONS_(...)                                                       \
-    GD_OPTIONS_(gd_evaluate_options,                                                    \
-                (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE), \
+#define GD_EVALUATE_OPTIONS_(...)                                                      \
+    GD_OPTIONS_(gd_evaluate_options,                                                   \
+                (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE, \
+                 .progress_receiver = NULL),                                           \
                 __VA_ARGS__)
 
 /* Loss and metrics on data, in eval mode and without gradients: a history of one row, "loss" first.

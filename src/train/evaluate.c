@@ -63,6 +63,7 @@ static gd_status run_batches(pass *p, bool *complete) {
             break;
         }
         show_progress(p, n + 1, began);
+        if (p->progress->status != GD_OK) status = p->progress->status;
     }
     p->shown.seconds = gd_progress_clock() - began;
     return status;
@@ -158,7 +159,8 @@ static void finish_progress(pass *p, const gd_history *h) {
 static gd_status evaluate_data(gd_batches *b, const gd_evaluate_options *o, gd_history *h) {
     gd_progress_writer writer;
     gd_saved_modes modes = {.count = 0};
-    gd_progress_begin(&writer, o->progress, STDERR_FILENO);
+    GD_TRY(gd_progress_check(o->progress_receiver, "gd_evaluate"));
+    gd_progress_begin(&writer, o->progress, o->progress_receiver);
     pass p = {.batches = b, .progress = &writer, .shown = {.what = "evaluate"}};
     if (!b->training->loss && !b->training->loss_function && b->n_metrics == 0)
         return gd_fail(GD_E_STATE,
@@ -174,7 +176,7 @@ static gd_status evaluate_data(gd_batches *b, const gd_evaluate_options *o, gd_h
     if (status == GD_OK) status = fill_row(b, h);
     if (status == GD_OK) finish_progress(&p, h);
     gd_progress_end(&writer);
-    return status;
+    return status == GD_OK ? writer.status : status;
 }
 
 static gd_status begin_evaluation(gd_module *net, gd_fit_data data, const gd_evaluate_options *o,

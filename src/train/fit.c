@@ -59,7 +59,7 @@ static void fill_progress(gd_fit_run *r, gd_progress_numbers *n, double now) {
 }
 
 /* Shows the values of training, and after an epoch those of validation. */
-static void show_values(gd_fit_run *r, bool done, double now) {
+static gd_status show_values(gd_fit_run *r, bool done, double now) {
     gd_progress_numbers n;
     gd_progress_value values[64];
     const int most = done ? r->n_train + r->n_val : r->n_train;
@@ -70,6 +70,7 @@ static void show_values(gd_fit_run *r, bool done, double now) {
     n.values = values;
     if (done) gd_progress_done(&r->progress, &n, now);
     else gd_progress_draw(&r->progress, &n, now);
+    return r->progress.status;
 }
 
 static gd_status show_batch(gd_fit_run *r) {
@@ -79,10 +80,9 @@ static gd_status show_batch(gd_fit_run *r) {
         r->first_samples = r->samples;
         r->first_done = now;
     }
-    if (!gd_progress_due(&r->progress, now)) return GD_OK;
+    if (!gd_progress_due(&r->progress, now)) return r->progress.status; /* of a callback's text */
     GD_TRY(gd_run_read(r));
-    show_values(r, false, now);
-    return GD_OK;
+    return show_values(r, false, now);
 }
 
 /* --- an epoch --------------------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ static gd_status end_epoch(gd_fit_run *r) {
     }
     for (int i = 0; !complete && i < r->n_val; i++) r->values[r->n_train + i].value = (double)NAN;
     GD_TRY(add_row(r, complete));
-    show_values(r, true, gd_progress_clock());
+    GD_TRY(show_values(r, true, gd_progress_clock()));
     r->partial = !(r->ended && complete);
     if (!r->partial) { /* a checkpoint of this event continues with the next epoch */
         r->epoch++;
@@ -196,6 +196,7 @@ static gd_status run_epochs(gd_fit_run *r) {
 /* --- beginning -------------------------------------------------------------------------------- */
 
 static gd_status check_options(const gd_fit_options *o) {
+    GD_TRY(gd_progress_check(o->progress_receiver, "gd_fit"));
     if (o->epochs < 0)
         return gd_fail(GD_E_ARGUMENT, "gd_fit: epochs is %lld; it must not be negative",
                        (long long)o->epochs);
@@ -455,7 +456,7 @@ static gd_status run_training(gd_fit_run *r, gd_fit_data data) {
     GD_TRY(run_epochs(r));
     show_stop_reason(r);
     GD_TRY(call_callbacks(r, GD_ON_FIT_END));
-    return GD_OK;
+    return r->progress.status;
 }
 
 static void end_run(gd_fit_run *r) {
@@ -500,7 +501,7 @@ static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options 
     r->epochs = o->epochs ? o->epochs : o->max_steps ? 0 : 1;
     r->event = (gd_event){.net = net, .epochs = r->epochs, .run = r};
     gd_run_state_init(r);
-    gd_progress_begin(&r->progress, o->progress, STDERR_FILENO);
+    gd_progress_begin(&r->progress, o->progress, o->progress_receiver);
     gd_interrupt_begin(&r->interrupt, o->interrupt);
     gd_own_rng_begin(&r->rng, o->seed);
     const gd_status status = run_training(r, data);

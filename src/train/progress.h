@@ -49,15 +49,20 @@ void gd_progress_rate(double rate, char text[32]);
 /* --- the writer ------------------------------------------------------------------------------- */
 
 typedef struct gd_progress_writer {
-    gd_progress mode; /* BAR, LINES or NONE */
-    int fd;
+    gd_progress mode;                     /* BAR, LINES or NONE */
+    int fd;                               /* stderr */
+    const gd_progress_receiver *receiver; /* gets the text instead, if it is not NULL */
     gd_progress_style style;
-    bool drawn;  /* a bar is on the current line */
-    double last; /* the time of the latest bar or line */
+    gd_status status; /* the failure of the receiver, which ends the run */
+    bool drawn;       /* a bar is on the current line */
+    double last;      /* the time of the latest bar or line */
 } gd_progress_writer;
 
-/* AUTO becomes BAR if `fd` is a terminal that can redraw a line, else LINES. */
-void gd_progress_begin(gd_progress_writer *w, gd_progress mode, int fd);
+/* Fails if a receiver has no function. */
+gd_status gd_progress_check(const gd_progress_receiver *receiver, const char *function);
+/* AUTO becomes BAR if the receiver, or without one (NULL) stderr, can redraw a line, else LINES. */
+void gd_progress_begin(gd_progress_writer *w, gd_progress mode,
+                       const gd_progress_receiver *receiver);
 /* Whether to call gd_progress_draw now: ten times a second for a bar, else every 30 seconds. */
 bool gd_progress_due(const gd_progress_writer *w, double now);
 void gd_progress_draw(gd_progress_writer *w, const gd_progress_numbers *n, double now);

@@ -1,11 +1,13 @@
 /* test_progress.c - progress output in terminals of any width, files and pipes. */
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "child.h"
 #include "clean_test.h"
 #include "fit_things.h"
@@ -236,6 +238,175 @@ TEST(a_pipe_and_a_dumb_terminal_get_lines) {
     CHECK(pipe(ends) == 0);
     read_child(ends[1], ends[0], GD_PROGRESS_NONE, seen, sizeof seen);
     CHECK(seen[0] == '\0');
+}
+
+/* --- receivers -------------------------------------------------------------------------------- */
+
+typedef struct receiver {
+    gd_progress_receiver receiver;
+    char text[1 << 16];
+    size_t used;
+    int calls, finals, wrong; /* wrong: `final` is not the end of a line, or another thread calls */
+    int fails_at;             /* the call that fails; 0: none */
+    pthread_t thread;
+} receiver;
+
+static gd_status receive(const char *text, bool final, void *user) {
+    receiver *r = user;
+    const size_t bytes = strlen(text);
+    r->calls++;
+    r->finals += final;
+    r->wrong += final != (text[bytes - 1] == '\n') || !pthread_equal(r->thread, pthread_self());
+    r->wrong += gd_item(gd_sum(gd_ones(gd_dims(3)))) != 3; /* it may call the library */
+    if (r->used + bytes < sizeof r->text) memcpy(r->text + r->used, text, bytes + 1);
+    r->used += bytes;
+    return r->calls == r->fails_at ? gd_raise(GD_E_IO, "the window is closed") : GD_OK;
+}
+
+static void start_receiver(receiver *r, int width) {
+    *r = (receiver){.receiver = {receive, r, .redraws = width > 0, .width = width},
+                    .thread = pthread_self()};
+}
+
+static gd_history *fit_with(gd_module *net, int64_t epochs, gd_progress mode,
+                            const gd_progress_receiver *r) {
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy", .metrics = "accuracy");
+    return gd_fit(net, gd_list(x, y), .epochs = epochs, .batch = 2, .progress = mode,
+                  .validation_tensors = gd_list(x, y), .progress_receiver = r,
+                  .callbacks = gd_callbacks(gd_callback_from(NULL, .batch_end = wait_a_little)));
+}
+
+/* Removes what times decide from "epoch 1/2  0.7s  85/s  loss 1.0323". */
+static void drop_times(char *text) {
+    char *to = text;
+    for (const char *line = text; *line;) {
+        const char *end = strchr(line, '\n'), *from = strstr(line, "  "),
+                   *loss = strstr(line, "loss ");
+        CHECK(end && from && loss && from < loss && loss < end);
+        memmove(to, line, (size_t)(from - line));
+        to += from - line;
+        memmove(to, loss, (size_t)(end + 1 - loss));
+        to += end + 1 - loss;
+        line = end + 1;
+    }
+    *to = '\0';
+}
+
+TEST(a_receiver_gets_what_stderr_gets) {
+    GD_SCOPE;
+    static receiver r;
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    read_child(ends[1], ends[0], GD_PROGRESS_AUTO, seen, sizeof seen);
+    start_receiver(&r, 0);
+    capture_stderr();
+    gd_history *h = fit_with(make_net(), 2, GD_PROGRESS_AUTO, &r.receiver);
+    char *other = end_stderr_capture();
+    CHECK_SAYING(h && !*other, "%s%s", gd_error_message(), other);
+    free(other);
+    CHECK_SAYING(r.calls == 2 && r.finals == 2 && r.wrong == 0, "%d calls, %d final: %s", r.calls,
+                 r.finals, r.text);
+    drop_times(r.text);
+    drop_times(seen);
+    CHECK_SAYING(strcmp(r.text, seen) == 0, "%s\n%s", r.text, seen);
+}
+
+TEST(a_receiver_that_redraws_gets_a_bar) {
+    static receiver r;
+    for (int utf8 = 0; utf8 < 2; utf8++) {
+        GD_SCOPE;
+        start_receiver(&r, utf8 ? 50 : 40);
+        r.receiver.utf8 = r.receiver.colour = utf8;
+        CHECK(fit_with(make_net(), 2, GD_PROGRESS_AUTO, &r.receiver));
+        CHECK_SAYING(widest_line(r.text) < r.receiver.width && r.wrong == 0, "%s", r.text);
+        CHECK_SAYING(r.finals == 2 && r.calls > 4 && count_occurrences(r.text, "\r") == r.calls,
+                     "%d calls, %d final: %s", r.calls, r.finals, r.text);
+        CHECK((strstr(r.text, "━") != NULL) == utf8 &&
+              (strstr(r.text, "\x1b[32m") != NULL) == utf8);
+        start_receiver(&r, 40); /* the mode counts, not the receiver */
+        CHECK(fit_with(make_net(), 1, GD_PROGRESS_LINES, &r.receiver));
+        CHECK(r.calls == 1 && !strchr(r.text, '\r'));
+        start_receiver(&r, 40);
+        CHECK(fit_with(make_net(), 1, GD_PROGRESS_NONE, &r.receiver) && r.calls == 0);
+    }
+}
+
+static void *fit_in_thread(void *user) {
+    GD_SCOPE;
+    receiver *r = user;
+    r->thread = pthread_self();
+    return (
+        void *)(fit_with(make_net(), r->receiver.redraws ? 3 : 2, GD_PROGRESS_AUTO, &r->receiver)
+                    ? NULL
+                    : "failed");
+}
+
+TEST(two_runs_in_two_threads_have_their_own_receivers) {
+    static receiver r[2];
+    pthread_t threads[2];
+    void *failed[2];
+    for (int i = 0; i < 2; i++) {
+        start_receiver(&r[i], i ? 60 : 0);
+        CHECK(pthread_create(&threads[i], NULL, fit_in_thread, &r[i]) == 0);
+    }
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], &failed[i]);
+    CHECK(!failed[0] && !failed[1] && r[0].wrong == 0 && r[1].wrong == 0);
+    CHECK_SAYING(r[0].finals == 2 && r[0].calls == 2 && !strstr(r[0].text, "/3  "), "%s",
+                 r[0].text);
+    CHECK_SAYING(r[1].finals == 3 && r[1].calls > 5 && !strstr(r[1].text, "/2  "), "%s", r[1].text);
+}
+
+TEST(gd_evaluate_writes_to_a_receiver) {
+    GD_SCOPE;
+    static receiver r;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy", .metrics = "accuracy");
+    start_receiver(&r, 60);
+    CHECK(gd_evaluate(net, gd_list(x, y), .progress = GD_PROGRESS_AUTO,
+                      .progress_receiver = &r.receiver));
+    CHECK_SAYING(r.finals == 1 && r.wrong == 0 && strstr(r.text, "evaluate  ") &&
+                     strstr(r.text, "accuracy"),
+                 "%s", r.text);
+    start_receiver(&r, 60);
+    CHECK(gd_evaluate(net, gd_list(x, y), .progress_receiver = &r.receiver) && r.calls == 0);
+}
+
+TEST(a_receiver_that_fails_ends_the_run) {
+    static receiver r;
+    for (int at = 1; at <= 3; at++) { /* a bar, a later bar, or a bar of another epoch */
+        GD_SCOPE;
+        gd_module *net = make_net();
+        start_receiver(&r, 60);
+        r.fails_at = at;
+        CHECK(!fit_with(net, 2, GD_PROGRESS_AUTO, &r.receiver) && r.calls == at);
+        CHECK_SAYING(gd_error_status() == GD_E_IO &&
+                         strstr(gd_error_message(), "the window is closed"),
+                     "%s", gd_error_message());
+        gd_clear_error();
+        start_receiver(&r, 0);
+        CHECK(fit_with(net, 1, GD_PROGRESS_AUTO, &r.receiver) && r.finals == 1);
+        start_receiver(&r, 0);
+        r.fails_at = 1; /* the line after the last epoch */
+        CHECK(!fit_with(net, 1, GD_PROGRESS_AUTO, &r.receiver) && r.calls == 1);
+        gd_clear_error();
+        gd_tensor *x, *y;
+        make_data(&x, &y);
+        start_receiver(&r, 0);
+        r.fails_at = 1;
+        CHECK(!gd_evaluate(net, gd_list(x, y), .progress = GD_PROGRESS_LINES,
+                           .progress_receiver = &r.receiver));
+        CHECK(strstr(gd_error_message(), "the window is closed"));
+        gd_clear_error();
+        const gd_progress_receiver none = {.user = &r};
+        CHECK(!fit_with(net, 1, GD_PROGRESS_AUTO, &none));
+        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && strstr(gd_error_message(), ".write"),
+                     "%s", gd_error_message());
+        gd_clear_error();
+    }
 }
 
 TEST_MAIN
