@@ -329,9 +329,9 @@ static const struct {
     bool factories; /* only in records of layers and so on, not of ops */
     bool (*parse)(gd_record *r, char *rest);
 } lines[] = {
-    {"finds", true, parse_finds},  {"options", true, parse_options_of},
-    {"saves", false, parse_saves}, {"neutral", false, parse_neutral},
-    {"onnx", false, parse_onnx},   {"caffe", false, parse_caffe},
+    {"finds", true, parse_finds},    {"options", true, parse_options_of},
+    {"saves", false, parse_saves},   {"neutral", false, parse_neutral},
+    {"onnx", false, parse_onnx},     {"caffe", false, parse_caffe},
     {"python", false, parse_python},
 };
 enum { N_LINES = sizeof lines / sizeof *lines };
@@ -362,6 +362,7 @@ static bool parse_field(gd_record *r, char *line) {
     const bool written = strncmp(rest, "tensor!?", 8) == 0;
     if (written || strncmp(rest, "tensor?", 7) == 0) {
         if (r->n_inputs == GD_RECORD_MAX) return gd_record_fail(r, "too many inputs at", name);
+        r->input_docs[r->n_inputs] = trim_spaces(rest + (written ? 8 : 7));
         r->inputs[r->n_inputs++] =
             (gd_op_param){.name = name, .optional = true, .option = true, .mutated = written};
         return true;

@@ -77,6 +77,7 @@ typedef struct gd_record {
     unsigned flags;
     bool inplace_too; /* flag `inplace`: the op has an in-place form, too */
     gd_op_param inputs[GD_RECORD_MAX], outputs[GD_RECORD_MAX];
+    const char *input_docs[GD_RECORD_MAX]; /* of inputs that are given by name; NULL: of others */
     int n_inputs, n_outputs;
     gd_op_attr attrs[GD_RECORD_MAX];
     int n_attrs;

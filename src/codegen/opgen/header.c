@@ -183,7 +183,8 @@ unsigned deciding_inputs(const op *o) {
     unsigned with = 0;
     for (int i = 0; i < r->n_inputs; i++)
         for (int k = 0; k < r->n_exprs; k++)
-            if (r->exprs[k].name[0] == 'g' && strcmp(r->exprs[k].name + 1, r->inputs[i].name) == 0 &&
+            if (r->exprs[k].name[0] == 'g' &&
+                strcmp(r->exprs[k].name + 1, r->inputs[i].name) == 0 &&
                 strcmp(r->exprs[k].text, "0") != 0)
                 with |= 1u << i;
     return with ? with : (1u << r->n_inputs) - 1;
@@ -271,7 +272,9 @@ static void print_comment(FILE *out, const op *o) {
             if (*a->doc) fprintf(out, "   %s", a->doc);
         }
         for (int i = 0; i < r->n_inputs; i++)
-            if (r->inputs[i].option) fprintf(out, "\n *   .%s = NULL", r->inputs[i].name);
+            if (r->inputs[i].option)
+                fprintf(out, "\n *   .%s = NULL%s%s", r->inputs[i].name,
+                        *r->input_docs[i] ? "   " : "", r->input_docs[i]);
     }
     fputs(" */\n", out);
 }

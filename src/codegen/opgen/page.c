@@ -82,7 +82,8 @@ static void print_section(FILE *out, const op *o) {
         }
         for (int k = 0; k < r->n_inputs; k++)
             if (r->inputs[k].option)
-                fprintf(out, "| `.%s` | tensor | none | |\n", r->inputs[k].name);
+                fprintf(out, "| `.%s` | tensor | none | %s%s|\n", r->inputs[k].name,
+                        r->input_docs[k], *r->input_docs[k] ? " " : "");
     }
     fputs("\n", out);
 }
