@@ -151,6 +151,32 @@ def xlogy(input, other) -> Tensor:
     return _core.where(input == 0, _core.where(_core.isnan(other), other, 0.0), input * _core.log(other))
 
 
+def fmax(input, other) -> Tensor:
+    """The larger elements; a number beside a NaN counts."""
+    return _core.where(_core.isnan(input), other, _core.where(_core.isnan(other), input, _core.maximum(input, other)))
+
+
+def fmin(input, other) -> Tensor:
+    """The smaller elements; a number beside a NaN counts."""
+    return _core.where(_core.isnan(input), other, _core.where(_core.isnan(other), input, _core.minimum(input, other)))
+
+
+def heaviside(input, values) -> Tensor:
+    """0 for negative numbers, 1 for positive ones, values for 0."""
+    return _core.where(input == 0, values, (input > 0).to(input.dtype))
+
+
+def float_power(input, exponent) -> Tensor:
+    """The power in float64."""
+    return _core.pow(input.to(_core.float64), exponent.to(_core.float64) if isinstance(exponent, Tensor) else exponent)
+
+
+def logaddexp2(input, other) -> Tensor:
+    """log2(2**input + 2**other)."""
+    ln2 = 0.6931471805599453
+    return _core.logaddexp(input * ln2, other * ln2) / ln2
+
+
 def deg2rad(input) -> Tensor:
     """Angles in radians."""
     return input * 0.017453292519943295
@@ -162,8 +188,12 @@ def rad2deg(input) -> Tensor:
 
 
 def hypot(input, other) -> Tensor:
-    """sqrt(input**2 + other**2)."""
-    return _core.sqrt(input * input + other * other)
+    """sqrt(input**2 + other**2), without overflow."""
+    a, b = _core.abs(input), _core.abs(other)
+    large, small = _core.maximum(a, b), _core.minimum(a, b)
+    ratio = small / _core.where(large == 0, 1, large)
+    y = large * _core.sqrt(1 + ratio * ratio)
+    return _core.where(_core.isinf(a) | _core.isinf(b), float("inf"), y)
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -534,6 +564,23 @@ def index_put_(input, indices, values, accumulate=False) -> Tensor:
     return input
 
 
+def msort(input) -> Tensor:
+    """Sorted along the first axis."""
+    return _core.sort(input, 0)[0]
+
+
+def histc(input, bins=100, min=0, max=0) -> Tensor:
+    """How many elements are in each of bins intervals between min and max."""
+    x = input.reshape(-1)
+    low, high = (min, max) if min != max else (float(_core.min(x)), float(_core.max(x)))
+    if low == high:
+        low, high = low - 1, high + 1
+    inside = _core.masked_select(x, (x >= low) & (x <= high))
+    place = _core.clamp(_core.floor((inside - low) * (bins / (high - low))), 0, bins - 1).to(_core.int64)
+    counts = _core.zeros(bins, dtype=input.dtype, device=input.device)
+    return _core.scatter_add(counts, 0, place, _core.ones_like(inside))
+
+
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None) -> Any:
     """The different elements in order; with their places in them, and how many there are of each, if asked for."""
     if dim is not None:
@@ -652,6 +699,35 @@ def fliplr(input) -> Tensor:
     return _core.flip(input, [1])
 
 
+def dsplit(input, indices_or_sections) -> tuple[Tensor, ...]:
+    """Parts along the third axis."""
+    return tensor_split(input, indices_or_sections, 2)
+
+
+def split_with_sizes(input, split_sizes, dim=0) -> tuple[Tensor, ...]:
+    """Parts of given sizes."""
+    return _core.split(input, split_sizes, dim)
+
+
+def select_scatter(input, src, dim, index) -> Tensor:
+    """The tensor with src in one place of an axis."""
+    n = input.shape[dim]
+    start = index + n if index < 0 else index
+    return _core.slice_scatter(input, src.unsqueeze(dim), dim, start, start + 1)
+
+
+def diagflat(input, offset=0) -> Tensor:
+    """The matrix with all elements on a diagonal."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+def matrix_power(input, n) -> Tensor:
+    """The product of n equal matrices."""
+    from gradus.linalg import matrix_power as standard
+
+    return standard(input, n)
+
+
 def flipud(input) -> Tensor:
     """The first axis reversed."""
     return _core.flip(input, [0])
@@ -721,7 +797,6 @@ def _random(values) -> Callable[..., Tensor]:
     """A method that writes random numbers; the tape does not record it."""
 
     def method(self, *args, **names) -> Tensor:
-        names.pop("generator", None)
         from gradus._modes import no_grad
 
         with no_grad():
@@ -776,7 +851,7 @@ _WRITTEN = (
     "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "exp2", "expm1", "log2", "log10", "log1p", "lerp",
     "scatter_add", "scatter_reduce", "index_add", "masked_scatter", "tril", "triu", "cumsum", "cumprod", "logical_not",
     "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "eq", "ne",
-    "lt", "le", "gt", "ge", "frac", "atan2",
+    "lt", "le", "gt", "ge", "frac", "atan2", "acosh", "asinh", "atanh", "erfc", "sinc", "hypot", "deg2rad", "rad2deg",
 )
 
 

@@ -94,6 +94,13 @@ torch.autograd.grad(x.pow(3).sum(), x)[0], torch.autograd.grad((x * y).sum(), (x
 torch.autograd.grad(torch.autograd.grad(x.pow(3).sum(), x, create_graph=True)[0].sum(), x)[0], torch.nn.grad.conv2d_weight(c, w.shape, F.conv2d(c, w))
 x.detach().clone().fill_(2), x.detach().clone().add_(y.detach(), alpha=2), x.detach().clone().clamp_(0, 1), x.detach().clone().masked_fill_(x > 0, 1), x.detach().clone().scatter_(1, k.reshape(1, 4), 3.0)
 x.detach().clone().zero_().add_(1).mul_(3).sub_(0.5, alpha=2).div_(2).pow_(2), x.detach().clone().floor_(), x.detach().clone().tril_(), x.detach().clone().addcmul_(y.detach(), y.detach()), x.detach().clone().index_add_(0, j[0, :2], y.detach()[:2])
+torch.fmax(x, y), torch.fmin(torch.log(x.detach()), y), torch.heaviside(x.detach(), y.detach()), torch.float_power(x, 2), torch.logaddexp2(x, y), torch.hypot(x * 0 + 3, z)
+torch.msort(x), torch.histc(x.detach(), 5, -1, 1), torch.histc(x.detach(), 4), torch.dsplit(c[0], 2), x.split_with_sizes([1, 3], 1), x.select_scatter(z, 0, -2), torch.diagflat(z[:2], 1)
+m[:, :4].matrix_power(2), torch.chain_matmul(x, m, m.T), torch.trapezoid(x), torch.trapezoid(x, z), torch.trapezoid(x, dx=0.5, dim=0), torch.cov(x), torch.cov(z, correction=0), torch.corrcoef(x)
+torch.searchsorted(torch.tensor([1.0, 2, 3]), torch.tensor([0.5, 2, 3.5])), torch.searchsorted(torch.tensor([[1, 3], [2, 4]]), torch.tensor([[3], [3]]), right=True)
+torch.bucketize(x.detach(), torch.tensor([-1.0, 0, 1], dtype=torch.float64)), torch.scalar_tensor(2), torch.asarray([1, 2]), torch.promote_types(torch.int32, torch.float16) == torch.float16
+F.max_unpool2d(*F.max_pool2d(c, (2, 3), return_indices=True), (2, 3)), F.max_unpool1d(*F.max_pool1d(c[0], 2, 2, return_indices=True), 2, output_size=[7])
+torch.cosine_similarity(x, y, 1), torch.relu(x), torch.pixel_shuffle(c.expand(2, -1, -1, -1).reshape(1, 4, 5, 6), 2), torch.prelu(c, z[:2]), torch.max_pool2d(c, 2), torch.dropout(x, 0.5, False)
 torch.rnn_tanh_cell(x, y, m[:, :4].T @ m[:, :4], torch.eye(4, dtype=torch.float64)), torch.gru_cell(x, y, m.repeat(3, 1)[:, :4], m.repeat(3, 1)[:, 1:5])
 torch.lstm_cell(x, (y, x), m.repeat(4, 1)[:, :4], m.repeat(4, 1)[:, 1:5], z.repeat(4), z.repeat(4))
 """
@@ -204,6 +211,114 @@ class Torch(unittest.TestCase):
             with self.subTest(line):
                 self.assertIn(line, expected, "run this file with --write")
                 self.assertIsNone(differs(evaluate(code, torch, F), expected[line], coarse(line)))
+
+
+class Habits(unittest.TestCase):
+    """What programs for PyTorch do beside computing."""
+
+    def setUp(self):
+        import gradus.torch as torch
+
+        self.torch = torch
+
+    def test_pairs_have_names(self):
+        x = self.torch.tensor([[3.0, 1.0], [2.0, 5.0]])
+        for pair in (x.max(1), x.sort(1), x.topk(2), x.median(1), x.kthvalue(1, 1), self.torch.min(x, dim=0)):
+            values, indices = pair
+            self.assertIs(pair.values, values)
+            self.assertIs(pair[1], pair.indices)
+            self.assertEqual(indices.dtype, self.torch.int64)
+
+    def test_axis_and_keepdims_are_other_words_for_dim_and_keepdim(self):
+        x = self.torch.arange(6.0).reshape(2, 3)
+        self.assertEqual(x.max(axis=1, keepdims=True).values.tolist(), [[2], [5]])
+        self.assertEqual(x.sum(axis=0).tolist(), x.sum(dim=0).tolist())
+        self.assertEqual(x.std(axis=0, keepdims=True).shape, (1, 3))
+        self.assertEqual(self.torch.softmax(input=x, axis=1).shape, (2, 3))
+        self.assertEqual(x.roll(1, dims=0).tolist(), x.roll(1, axis=0).tolist())
+
+    def test_methods_in_place_write_their_tensor_and_return_it(self):
+        torch = self.torch
+        x = torch.zeros(2, 3)
+        at = x.data_ptr()
+        for write in (lambda: x.add_(1, alpha=2), lambda: x.clamp_(min=torch.ones(3)), lambda: x.normal_(1, 2),
+                      lambda: x.uniform_(0, 1), lambda: x.floor_(), lambda: x.masked_fill_(x == 0, 3.0),
+                      lambda: x.scatter_(1, torch.tensor([[0], [2]]), 9.0), lambda: x.copy_(torch.ones(3)),
+                      lambda: x.div_(2, rounding_mode="floor"), lambda: x.bernoulli_(0.5), lambda: x.zero_(),
+                      lambda: x.index_put_((torch.tensor([1]), torch.tensor([1])), torch.tensor([4.0]))):
+            self.assertIs(write(), x)
+            self.assertEqual(x.data_ptr(), at)
+        self.assertEqual(x.tolist(), [[0, 0, 0], [0, 4, 0]])
+
+    def test_data_is_written_without_the_tape(self):
+        torch = self.torch
+        p = torch.ones(3, requires_grad=True)
+        (p * p).sum().backward()
+        p.data.add_(p.grad, alpha=-0.25)
+        p.data -= 0.25 * p.grad
+        p.data.mul_(3)
+        with torch.no_grad():
+            p += 1
+        p.grad.zero_()
+        self.assertEqual((p.tolist(), p.requires_grad, p.is_leaf, p.grad.tolist()), ([1, 1, 1], True, True, [0, 0, 0]))
+
+    def test_inplace_activations_write_their_argument(self):
+        import gradus.torch.nn.functional as F
+
+        for function in (F.relu, F.elu, F.leaky_relu, F.hardtanh, F.silu, F.selu, F.mish, F.hardswish,
+                         lambda x, inplace=False: F.threshold(x, 0, 1, inplace),
+                         lambda x, inplace=False: F.dropout(x, 0.0, True, inplace)):
+            x = self.torch.tensor([-2.0, 3.0])
+            expected = function(x).tolist()
+            self.assertIs(function(x, inplace=True), x)
+            self.assertEqual(x.tolist(), expected)
+
+    def test_grad_mode_is_switched_by_a_call_and_by_a_block(self):
+        torch = self.torch
+        torch.set_grad_enabled(False)
+        try:
+            self.assertFalse(torch.is_grad_enabled())
+            with torch.set_grad_enabled(True):
+                self.assertTrue(torch.is_grad_enabled())
+            self.assertFalse(torch.is_grad_enabled())
+        finally:
+            torch.set_grad_enabled(True)
+        self.assertTrue(torch.is_grad_enabled())
+
+    def test_random_numbers_depend_on_the_seed(self):
+        torch = self.torch
+        draw = {"rand": lambda: torch.rand(3), "randint": lambda: torch.randint(10, (20,)),
+                "randn": lambda: torch.randn(2, 2), "normal": lambda: torch.normal(torch.zeros(3), 2.0),
+                "randperm": lambda: torch.randperm(9), "between": lambda: torch.randint(3, 7, (20,))}
+        for name, call in draw.items():
+            with self.subTest(name):
+                torch.manual_seed(3)
+                first = call().tolist()
+                torch.manual_seed(3)
+                self.assertEqual(call().tolist(), first)
+        self.assertTrue(3 <= min(first) and max(first) < 7)
+
+    def test_wrong_arguments_raise(self):
+        torch = self.torch
+        import gradus.torch.nn.functional as F
+
+        x = torch.ones(2, 3)
+        for call in (lambda: x.clamp(), lambda: x.div(2, rounding_mode="up"), lambda: F.gelu(x, approximate="x"),
+                     lambda: torch.mm(x, torch.ones(3)), lambda: x.scatter(0, torch.tensor([[0]]), 1.0, reduce="mean"),
+                     lambda: torch.normal(0.0, 1.0), lambda: x.t().reshape(1, 2, 3).t(), lambda: x.unfold(1, 4, 1),
+                     lambda: F.interpolate(x.reshape(1, 2, 3), 4, mode="bilinear")):
+            self.assertRaises(ValueError, call)
+        self.assertRaises(TypeError, lambda: torch.rand(2, generator=None))
+        self.assertRaises(NotImplementedError, lambda: x.norm("nuc"))
+
+    def test_every_function_is_exported(self):
+        import gradus._nn_functions as functions
+        import gradus.torch.linalg as linalg
+
+        for module in (functions, linalg):
+            own = {name for name, value in vars(module).items()
+                   if callable(value) and not name.startswith("_") and value.__module__ == module.__name__}
+            self.assertLessEqual(own, set(module.__all__))
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from gradus._core import Tensor
 from gradus._functions import grad as _grad
-from gradus._modes import enable_grad, no_grad, set_grad_enabled
+from gradus._modes import enable_grad, no_grad
 
 __all__ = [
-    "backward", "enable_grad", "grad", "no_grad", "set_grad_enabled",
+    "backward", "enable_grad", "grad", "no_grad",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Functions of gradus.torch that are compositions of ops, or that differ from those of gradus."""
+"""Functions with PyTorch's meaning that are not one op and not methods, too."""
 from __future__ import annotations
 
 import builtins as _b
@@ -22,7 +22,7 @@ def _sizes(size) -> Any:
 # --- creation -------------------------------------------------------------------------------------
 
 
-def empty(*size, dtype=None, device=None, requires_grad=False, **ignored) -> Tensor:
+def empty(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor whose elements are not set."""
     return _core.empty(_sizes(size), dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -76,7 +76,7 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Ten
     return y.requires_grad_() if requires_grad else y
 
 
-def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, requires_grad=False, **ignored) -> Tensor:
+def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Random numbers from normal distributions: mean and std are numbers or tensors."""
     if size is not None:
         return _core.normal(mean, std, size, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -87,7 +87,18 @@ def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, requires_gr
     return mean + std * _core.randn(shape, dtype=given[0].dtype, device=given[0].device)
 
 
-def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad=False, **ignored) -> Tensor:
+def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+    """A tensor of rank 0."""
+    return _core.tensor(s, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
+
+
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> Tensor:
+    """The data as a tensor."""
+    y = _functions.asarray(obj, dtype=dtype, device=device, copy=copy)
+    return y.requires_grad_() if requires_grad else y
+
+
+def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Random integers from low to high - 1: randint(10, (2, 3)), randint(3, 10, (2, 3))."""
     if size is None and not isinstance(high, _b.int):  # without low
         low, high, size = 0, low, high
@@ -217,6 +228,62 @@ def tensordot(a, b, dims=2, out=None) -> Tensor:
     return _functions.tensordot(a, b, axes=dims)
 
 
+def chain_matmul(*matrices) -> Tensor:
+    """The product of several matrices."""
+    y, *others = _listed(matrices)
+    for t in others:
+        y = y @ t
+    return y
+
+
+def trapezoid(y, x=None, *, dx=1.0, dim=-1) -> Tensor:
+    """The integral along an axis by the trapezoidal rule."""
+    n = y.shape[dim]
+    pairs = _core.narrow(y, dim, 1, n - 1) + _core.narrow(y, dim, 0, n - 1)
+    if x is not None:
+        shape = [1] * y.ndim
+        shape[dim] = -1
+        x = x.reshape(shape) if x.ndim == 1 else x
+        dx = _core.narrow(x, dim, 1, n - 1) - _core.narrow(x, dim, 0, n - 1)
+    return _core.sum(pairs * dx / 2, dim)
+
+
+trapz = trapezoid
+
+
+def searchsorted(sorted_sequence, input, /, *, right=False, side=None, sorter=None) -> Tensor:
+    """Where the numbers would be inserted into sorted ones, or into those that sorter sorts. It compares all pairs."""
+    if sorter is not None:
+        sorted_sequence = _core.gather(sorted_sequence, -1, sorter)
+    if not isinstance(input, Tensor):
+        input = _core.tensor(input, device=sorted_sequence.device)
+    numbers, edges = input.unsqueeze(-1), sorted_sequence.unsqueeze(-2)
+    below = edges <= numbers if right or side == "right" else edges < numbers
+    return _core.sum(below, -1, dtype=_core.int64)
+
+
+def bucketize(input, boundaries, *, right=False) -> Tensor:
+    """The number of the interval in which each element lies."""
+    return searchsorted(boundaries, input, right=right)
+
+
+def cov(input, *, correction=1) -> Tensor:
+    """The covariances of variables, which are the rows."""
+    x = input.reshape(1, -1) if input.ndim < 2 else input
+    x = x - _core.mean(x, 1, True)
+    y = x @ x.T / (x.shape[1] - correction)
+    return y.reshape(()) if input.ndim < 2 else y
+
+
+def corrcoef(input) -> Tensor:
+    """The correlations of variables, which are the rows."""
+    c = cov(input)
+    if c.ndim == 0:
+        return c / c
+    d = _core.sqrt(_core.diagonal(c))
+    return c / d.unsqueeze(0) / d.unsqueeze(1)
+
+
 def vdot(input, other) -> Tensor:
     """The scalar product of two vectors."""
     return _core.dot(input, other)
@@ -271,6 +338,11 @@ def isposinf(input) -> Tensor:
 def isneginf(input) -> Tensor:
     """Which elements are the negative infinity."""
     return input == -float("inf")
+
+
+def is_same_size(input, other) -> _b.bool:
+    """Whether two tensors have the same shape."""
+    return input.shape == other.shape
 
 
 def promote_types(type1, type2) -> _core.dtype:
