@@ -449,15 +449,15 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False) -> _bool:
     return _bool(_core.all(isclose(input, other, rtol, atol, equal_nan)))
 
 
-@_either
-def softmax(input, dim=None, _stacklevel=3, dtype=None) -> Tensor:
+def softmax(input, dim=None, _stacklevel=3, dtype=None, *, axis=None) -> Tensor:
     """exp(x) divided by its sum along an axis."""
+    dim = axis if dim is None else dim
     return _core.softmax(input if dtype is None else input.to(dtype), _softmax_axis(input, dim))
 
 
-@_either
-def log_softmax(input, dim=None, _stacklevel=3, dtype=None) -> Tensor:
+def log_softmax(input, dim=None, _stacklevel=3, dtype=None, *, axis=None) -> Tensor:
     """The logarithm of softmax."""
+    dim = axis if dim is None else dim
     return _core.log_softmax(input if dtype is None else input.to(dtype), _softmax_axis(input, dim))
 
 

@@ -59,7 +59,9 @@ static bool ints_from(PyObject *o, const char *what, const char *expected, int m
     return good;
 }
 
-static bool is_int(PyObject *o) { return PyLong_Check(o) || (!PySequence_Check(o) && PyIndex_Check(o)); }
+static bool is_int(PyObject *o) {
+    return PyLong_Check(o) || (!PySequence_Check(o) && PyIndex_Check(o));
+}
 
 bool gdpy_shape_from(PyObject *o, const char *what, gd_shape *to) {
     *to = (gd_shape){.form = 1};
@@ -74,7 +76,8 @@ static bool fixed_from(PyObject *o, const gdpy_param *p, int64_t *to) {
     int n = 1;
     if (is_int(o)) {
         if (!gdpy_int_from(o, p->name, &to[0])) return false;
-    } else if (!ints_from(o, p->name, "an int or a sequence of ints", p->count, to, &n)) return false;
+    } else if (!ints_from(o, p->name, "an int or a sequence of ints", p->count, to, &n))
+        return false;
     if (n != 1 && n != p->count) {
         PyErr_Format(PyExc_ValueError, "%s has %d entries; expected 1 or %d", p->name, n, p->count);
         return false;
@@ -121,7 +124,8 @@ static bool floats_from(PyObject *o, const char *what, gd_floats *to) {
     const Py_ssize_t n = PyTuple_Size(list);
     bool good = n <= GD_MAX_FLOATS;
     if (!good)
-        PyErr_Format(PyExc_ValueError, "%s has %zd entries; at most %d fit", what, n, GD_MAX_FLOATS);
+        PyErr_Format(PyExc_ValueError, "%s has %zd entries; at most %d fit", what, n,
+                     GD_MAX_FLOATS);
     for (Py_ssize_t i = 0; i < n && good; i++)
         good = gdpy_float_from(PyTuple_GetItem(list, i), what, &to->at[i]);
     Py_DECREF(list);
@@ -201,7 +205,8 @@ static bool store(gdpy_call *c, const gdpy_param *p, char *frame, PyObject *o) {
         return truth >= 0;
     }
     case GDPY_INTS:
-        if (*p->words && PyUnicode_Check(o)) return word_from(o, p, (gd_word *)(frame + p->word_offset));
+        if (*p->words && PyUnicode_Check(o))
+            return word_from(o, p, (gd_word *)(frame + p->word_offset));
         return fixed_from(o, p, to);
     case GDPY_SHAPE: return gdpy_shape_from(o, p->name, to);
     case GDPY_WORD: return word_from(o, p, to);
@@ -239,7 +244,8 @@ static bool among(const char *names, const char *name, size_t length) {
 static int find_param(const gdpy_function *f, const char *name) {
     const size_t length = strlen(name);
     for (int i = 0; i < f->count; i++)
-        if (strcmp(f->params[i].name, name) == 0 || among(f->params[i].also, name, length)) return i;
+        if (strcmp(f->params[i].name, name) == 0 || among(f->params[i].also, name, length))
+            return i;
     return -1;
 }
 
@@ -254,8 +260,8 @@ static bool unknown_name(const gdpy_function *f, const char *name) {
 }
 
 static bool too_many(const gdpy_function *f, Py_ssize_t given, int most) {
-    PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional argument%s, not %zd", f->name, most,
-                 most == 1 ? "" : "s", given);
+    PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional argument%s, not %zd", f->name,
+                 most, most == 1 ? "" : "s", given);
     return false;
 }
 

@@ -64,10 +64,10 @@ static const gd_op_attr *find_attr(const gd_record *r, const char *name) {
 /* Names that mean the same, each followed by a space. */
 static const char *equal_names(const gd_record *r, const char *name, bool first) {
     static const char *const pairs[][2] = {
-        {"axis", "dim "},      {"axes", "dims axis dim "}, {"keepdim", "keepdims "},
+        {"axis", "dim "},        {"axes", "dims axis dim "}, {"keepdim", "keepdims "},
         {"dims", "shape size "}, {"xs", "tensors arrays "},  {"w", "weight "},
-        {"axis0", "dim0 "},    {"axis1", "dim1 "},         {"causal", "is_causal "},
-        {"index", "indices "}, {"p", "probability "},      {"axis2", "dim2 "},
+        {"axis0", "dim0 "},      {"axis1", "dim1 "},         {"causal", "is_causal "},
+        {"index", "indices "},   {"p", "probability "},      {"axis2", "dim2 "},
     };
     if (first && strcmp(name, "x") == 0) return "input self ";
     if (first && strcmp(name, "a") == 0) return "input x1 self ";
@@ -247,7 +247,7 @@ static void print_frame(FILE *out, const function *f) {
         if (r->inputs[i].option) continue;
         const bool operand = takes_numbers(f->o) && is_operand(f->o, i);
         fprintf(out, "    %s%s;\n",
-                operand                ? "gd_operand "
+                operand                 ? "gd_operand "
                 : r->inputs[i].variadic ? "gd_tensors "
                                         : "gd_tensor *",
                 r->inputs[i].name);
@@ -270,7 +270,8 @@ static void print_params_table(FILE *out, const function *f) {
         print_string(out, worded && worded->words ? worded->words : "");
         fprintf(out, ", offsetof(%s_frame, ", r->name);
         print_field(out, p);
-        fprintf(out, "), GDPY_%s, %d, %d", kind_of(f, p), p->attr ? p->attr->count : 0, required(p));
+        fprintf(out, "), GDPY_%s, %d, %d", kind_of(f, p), p->attr ? p->attr->count : 0,
+                required(p));
         if (p->star) fputs(" | GDPY_STAR", out);
         if (p->keyword) fputs(" | GDPY_KEYWORD", out);
         if (p->input && (deciding >> p->index & 1)) fputs(" | GDPY_DECIDES", out);
@@ -312,7 +313,9 @@ static void print_end(FILE *out, const function *f) {
         fputs("    return gdpy_end_list(&c, y);\n", out);
     } else if (visible_outputs(o) == 1) {
         if (f->inplace)
-            fputs("    if (f.inplace && gdpy_is_tensor(c.first)) return gdpy_end_written(&c, y, c.first);\n", out);
+            fputs("    if (f.inplace && gdpy_is_tensor(c.first)) return gdpy_end_written(&c, y, "
+                  "c.first);\n",
+                  out);
         if (ends_with(r->name, "_")) fputs("    return gdpy_end_written(&c, y, c.first);\n", out);
         else fputs("    return gdpy_end(&c, y);\n", out);
     } else {
@@ -320,7 +323,8 @@ static void print_end(FILE *out, const function *f) {
         for (int i = 0, n = 0; i < r->n_outputs; i++)
             if (!r->outputs[i].hidden) fprintf(out, "%sy.%s", n++ ? ", " : "", r->outputs[i].name);
         fprintf(out,
-                "};\n    if (!%s_names && !(%s_names = PyStructSequence_NewType(&%s_tuple))) return gdpy_cancel(&c);\n",
+                "};\n    if (!%s_names && !(%s_names = PyStructSequence_NewType(&%s_tuple))) "
+                "return gdpy_cancel(&c);\n",
                 r->name, r->name, r->name);
         fprintf(out, "    return gdpy_end_several(&c, results, %d);\n", visible_outputs(o));
     }
@@ -329,16 +333,20 @@ static void print_end(FILE *out, const function *f) {
 /* The named tuple of several results. Its type is made when the function is first called. */
 static void print_tuple(FILE *out, const function *f) {
     const gd_record *r = &f->o->record;
-    fprintf(out, "static PyTypeObject *%s_names;\nstatic PyStructSequence_Field %s_fields[] = {", r->name, r->name);
+    fprintf(out, "static PyTypeObject *%s_names;\nstatic PyStructSequence_Field %s_fields[] = {",
+            r->name, r->name);
     for (int i = 0; i < r->n_outputs; i++)
         if (!r->outputs[i].hidden) fprintf(out, "{\"%s\", NULL}, ", r->outputs[i].name);
     fprintf(out,
             "{NULL, NULL}};\n"
-            "static PyStructSequence_Desc %s_tuple = {\"gradus.return_types.%s\", NULL, %s_fields, %d};\n",
+            "static PyStructSequence_Desc %s_tuple = {\"gradus.return_types.%s\", NULL, %s_fields, "
+            "%d};\n",
             r->name, f->names[0], r->name, visible_outputs(f->o));
 }
 
-static bool has_tuple(const function *f) { return !variadic_output(f->o) && visible_outputs(f->o) > 1; }
+static bool has_tuple(const function *f) {
+    return !variadic_output(f->o) && visible_outputs(f->o) > 1;
+}
 
 static void print_function(FILE *out, const function *f) {
     const gd_record *r = &f->o->record;
@@ -349,11 +357,13 @@ static void print_function(FILE *out, const function *f) {
     snprintf(names_of, sizeof names_of, "%.80s_names", r->name);
     fprintf(out,
             "static const gdpy_function %s_function = {\"%s\", %s%s, %d, %d, %s, %s%s};\n"
-            "static PyObject *%s_call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {\n",
+            "static PyObject *%s_call(PyObject *self, PyObject *const *args, Py_ssize_t n, "
+            "PyObject *names) {\n",
             r->name, f->names[0], table ? r->name : "NULL", table ? "_params" : "",
             f->count + 2 * f->creates, operand_count(f), "false", has_tuple(f) ? "&" : "NULL",
             has_tuple(f) ? names_of : "", r->name);
-    const int base = (int)strlen(r->name) - ends_with(r->name, "_"); /* forms in place share the defaults */
+    const int base =
+        (int)strlen(r->name) - ends_with(r->name, "_"); /* forms in place share the defaults */
     if (has_options(f->o))
         fprintf(out, "    %s_frame f = {.o = gd_%.*s_defaults()};\n", r->name, base, r->name);
     else fprintf(out, "    %s_frame f;\n    memset(&f, 0, sizeof f);\n", r->name);
@@ -382,10 +392,11 @@ static void print_function(FILE *out, const function *f) {
 /* The module's functions get the module as their first argument, methods the tensor. */
 static void print_entries(FILE *out, const function *f) {
     const char *name = f->o->record.name;
-    fprintf(out,
-            "static PyObject *%s_function_(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject "
-            "*names) {\n    return (void)m, %s_call(NULL, args, n, names);\n}\n\n",
-            name, name);
+    fprintf(
+        out,
+        "static PyObject *%s_function_(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject "
+        "*names) {\n    return (void)m, %s_call(NULL, args, n, names);\n}\n\n",
+        name, name);
 }
 
 static void print_text(FILE *out, const char *text) { /* a string's inside, in several lines */
@@ -430,8 +441,9 @@ static void print_docstring(FILE *out, const function *f, const char *name, bool
         optional |= !required(p);
         if (optional) fprintf(out, "=%s", required(p) ? "None" : default_of(p));
     }
-    if (f->creates) fprintf(out, "%s%sdevice=None, requires_grad=False", f->count ? ", " : "",
-                            starred ? "" : "*, ");
+    if (f->creates)
+        fprintf(out, "%s%sdevice=None, requires_grad=False", f->count ? ", " : "",
+                starred ? "" : "*, ");
     fputs(")\\n--\\n\\n\"\n     \"", out);
     print_text(out, r->doc);
     for (int i = 0; i < f->count; i++) {
@@ -455,7 +467,8 @@ static void print_table(FILE *out, bool methods) {
         if (methods && !is_method(f)) continue;
         for (int k = 0; k < f->n_names; k++) {
             fprintf(out,
-                    "    {\"%s\", (PyCFunction)(void (*)(void))%s_%s, METH_FASTCALL | METH_KEYWORDS,\n     ",
+                    "    {\"%s\", (PyCFunction)(void (*)(void))%s_%s, METH_FASTCALL | "
+                    "METH_KEYWORDS,\n     ",
                     f->names[k], f->o->record.name, methods ? "call" : "function_");
             print_docstring(out, f, f->names[k], methods);
             fputs("},\n", out);
@@ -468,9 +481,12 @@ static void print_table(FILE *out, bool methods) {
 
 static void print_type(FILE *out, const function *f, const param *p) {
     static const char *const types[][2] = {
-        {"TENSOR", "_ArrayLike"},     {"WRITTEN", "Tensor"}, {"OPERAND", "_ArrayLike"}, {"TENSORS", "Sequence[_ArrayLike]"},
-        {"INT", "builtins.int"},              {"FLOAT", "builtins.float"},    {"BOOL", "builtins.bool"},         {"INTS", "_Ints"},
-        {"SHAPE", "_Ints"}, {"DTYPE", "_DTypeLike"}, {"STRING", "str"},  {"NUMBER", "builtins.float"},
+        {"TENSOR", "_ArrayLike"},  {"WRITTEN", "Tensor"},
+        {"OPERAND", "_ArrayLike"}, {"TENSORS", "Sequence[_ArrayLike]"},
+        {"INT", "builtins.int"},   {"FLOAT", "builtins.float"},
+        {"BOOL", "builtins.bool"}, {"INTS", "_Ints"},
+        {"SHAPE", "_Ints"},        {"DTYPE", "_DTypeLike"},
+        {"STRING", "str"},         {"NUMBER", "builtins.float"},
         {"FLOATS", "_Floats"},
     };
     const char *kind = kind_of(f, p);
@@ -527,8 +543,8 @@ static void print_stub(FILE *out, const function *f, const char *name, bool meth
         if (optional && !(spread && required(p))) fputs(" = ...", out);
     }
     if (f->creates)
-        fprintf(out, "%s%sdevice: _DeviceLike | None = ..., requires_grad: builtins.bool = ...", f->count ? ", " : "",
-                starred ? "" : "*, ");
+        fprintf(out, "%s%sdevice: _DeviceLike | None = ..., requires_grad: builtins.bool = ...",
+                f->count ? ", " : "", starred ? "" : "*, ");
     fputs(") -> ", out);
     print_result_type(out, f);
     fputs(": ...\n", out);
