@@ -157,6 +157,7 @@ CALL(gd_item_int_at, gd_item_int(make_tensor()) == 0)
 TENSOR(gd_to_device_at, gd_to_device(make_tensor(), NULL))
 OBJECT(gd_device_get, gd_device_get("abacus"))
 STATUS(gd_set_default_device_named, gd_set_default_device("abacus"))
+STATUS(gd_add_library_folder, gd_add_library_folder(""))
 STATUS(gd_set_num_threads, gd_set_num_threads(1 << 20))
 STATUS(gd_fprint_with, gd_fprint(NULL, make_tensor()))
 STATUS(gd_profiler_table, gd_profiler_table(NULL))
@@ -412,6 +413,7 @@ static const row rows[] = {
     FAILS(gd_to_device_at),
     FAILS(gd_device_get),
     FAILS(gd_set_default_device_named),
+    FAILS(gd_add_library_folder),
     FAILS(gd_set_num_threads),
     FAILS(gd_fprint_with),
     FAILS(gd_profiler_table),
