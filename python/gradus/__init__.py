@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # a type checker keeps the first meaning of a name, the interpreter the last
     from gradus._functions import *
     from gradus._core import (
-        add as add, divide as divide, empty as empty, equal as equal, max as max, min as min, subtract as subtract,
-        where as where)
+        add as add, divide as divide, empty as empty, equal as equal, max as max, min as min, round as round,
+        subtract as subtract, where as where)
     from gradus._nn_functions import *
     from gradus._torch_functions import *
     from gradus._torch_methods import *
@@ -31,7 +31,7 @@ from gradus import _methods  # noqa: F401 (adds methods to Tensor)
 from gradus._torch_methods import *  # noqa: F401,F403 (PyTorch's functions, which are methods, too)
 from gradus._torch_functions import *  # noqa: F401,F403
 from gradus._nn_functions import *  # noqa: F401,F403
-from gradus._core import add, divide, empty, equal, max, min, subtract, where  # noqa: F401 (the standard's)
+from gradus._core import add, divide, empty, equal, max, min, round, subtract, where  # noqa: F401 (the standard's)
 from gradus._functions import *  # noqa: F401,F403 (the standard's)
 
 e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None

@@ -107,10 +107,11 @@ def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad
     return _core.randint(low, high, size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def randint_like(input, low, high=None, *, dtype=None, device=None) -> Tensor:
+def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Random integers in the shape of another tensor."""
     low, high = (0, low) if high is None else (low, high)
-    return _core.randint(low, high, input.shape, dtype=dtype or input.dtype, device=device or input.device)
+    return _core.randint(low, high, input.shape, dtype=dtype or input.dtype, device=device or input.device,
+                         requires_grad=requires_grad)
 
 
 def meshgrid(*tensors, indexing="ij") -> tuple[Tensor, ...]:
@@ -251,7 +252,7 @@ def trapezoid(y, x=None, *, dx=1.0, dim=-1) -> Tensor:
 trapz = trapezoid
 
 
-def searchsorted(sorted_sequence, input, /, *, right=False, side=None, sorter=None) -> Tensor:
+def searchsorted(sorted_sequence, input, /, *, out_int32=False, right=False, side=None, sorter=None) -> Tensor:
     """Where the numbers would be inserted into sorted ones, or into those that sorter sorts. It compares all pairs."""
     if sorter is not None:
         sorted_sequence = _core.gather(sorted_sequence, -1, sorter)
@@ -259,12 +260,17 @@ def searchsorted(sorted_sequence, input, /, *, right=False, side=None, sorter=No
         input = _core.tensor(input, device=sorted_sequence.device)
     numbers, edges = input.unsqueeze(-1), sorted_sequence.unsqueeze(-2)
     below = edges <= numbers if right or side == "right" else edges < numbers
-    return _core.sum(below, -1, dtype=_core.int64)
+    return _core.sum(below, -1, dtype=_core.int32 if out_int32 else _core.int64)
 
 
-def bucketize(input, boundaries, *, right=False) -> Tensor:
+def bucketize(input, boundaries, *, out_int32=False, right=False) -> Tensor:
     """The number of the interval in which each element lies."""
-    return searchsorted(boundaries, input, right=right)
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def isin(elements, test_elements, *, assume_unique=False, invert=False) -> Tensor:
+    """Which elements are among others."""
+    return _functions.isin(elements, test_elements, invert=invert)
 
 
 def cov(input, *, correction=1) -> Tensor:

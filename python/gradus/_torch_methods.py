@@ -135,6 +135,11 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> Tensor:
     return _core.where(y == -float("inf"), limits.min if neginf is None else neginf, y)
 
 
+def round(input, *, decimals=0) -> Tensor:
+    """Rounded to a number of decimals; ties to even."""
+    return _core.round(input * 10.0**decimals) / 10.0**decimals if decimals else _core.round(input)
+
+
 def frac(input) -> Tensor:
     """The part after the decimal point."""
     return input - _core.trunc(input)
@@ -322,9 +327,11 @@ def amin(input, dim=(), keepdim=False) -> Tensor:
 
 
 @_either
-def aminmax(input, *, dim=None, keepdim=False) -> tuple[Tensor, Tensor]:
+def aminmax(input, *, dim=None, keepdim=False) -> Any:
     """The smallest and the largest elements."""
-    return _core.min(input, dim, keepdim), _core.max(input, dim, keepdim)
+    import collections
+
+    return collections.namedtuple("aminmax", "min max")(_core.min(input, dim, keepdim), _core.max(input, dim, keepdim))
 
 
 def _spread(op, input, dim, unbiased, keepdim, correction) -> Tensor:
@@ -417,8 +424,12 @@ def median(input, dim=None, keepdim=False) -> Any:
 
 
 @_either
-def quantile(input, q, dim=None, keepdim=False) -> Tensor:
-    """The q-quantiles, interpolated between neighbours."""
+def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear") -> Tensor:
+    """The q-quantiles. Between two elements interpolation is 'linear', 'lower', 'higher', 'nearest' or 'midpoint'."""
+    ways = {"linear": lambda f: f, "lower": lambda f: 0, "higher": lambda f: float(f > 0),
+            "nearest": lambda f: float(f > 0.5), "midpoint": lambda f: (f > 0) / 2}
+    if interpolation not in ways:
+        raise _core.ArgumentError(f"interpolation is {interpolation!r}; it is one of {', '.join(ways)}")
     x = input.reshape(-1) if dim is None else input.movedim(dim, -1)
     s = _core.sort(x, -1)[0]
     many = isinstance(q, Tensor) and q.ndim == 1
@@ -427,7 +438,7 @@ def quantile(input, q, dim=None, keepdim=False) -> Tensor:
         place = fraction * (s.shape[-1] - 1)
         low = int(place)
         a, b = s[..., low], s[..., _min(low + 1, s.shape[-1] - 1)]
-        y = a + (b - a) * (place - low)
+        y = a + (b - a) * ways[interpolation](place - low)
         parts.append(y.unsqueeze(dim) if keepdim and dim is not None else y)
     return _core.stack(parts, 0) if many else parts[0]
 
@@ -847,8 +858,8 @@ _ALSO = {"subtract": "sub", "subtract_": "sub_", "divide": "div", "clip": "clamp
          "argwhere": "nonzero"}
 _WRITTEN = (
     "clamp_min", "clamp_max", "addcmul", "addcdiv", "addmm", "baddbmm", "scatter", "index_fill", "index_copy",
-    "nan_to_num", "logit", "xlogy", "fmod", "remainder", "floor_divide", "floor", "ceil", "round", "trunc", "sign", "sin",
-    "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "exp2", "expm1", "log2", "log10", "log1p", "lerp",
+    "nan_to_num", "logit", "xlogy", "fmod", "remainder", "floor_divide", "floor", "ceil", "round", "trunc", "sign",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "exp2", "expm1", "log2", "log10", "log1p", "lerp",
     "scatter_add", "scatter_reduce", "index_add", "masked_scatter", "tril", "triu", "cumsum", "cumprod", "logical_not",
     "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "eq", "ne",
     "lt", "le", "gt", "ge", "frac", "atan2", "acosh", "asinh", "atanh", "erfc", "sinc", "hypot", "deg2rad", "rad2deg",

@@ -337,7 +337,8 @@ def report(lines, everything):
         print(f"  {layers} lines of tests/cases/nn need gradus.nn")
     good = [line for line in lines if not line.failed and not line.others]
     cases = sum(len(line.passed | set(line.failed) | set(line.others)) for line in lines)
-    print(f"{len(good)} of {len(lines)} lines as they stand, {sum(len(line.good()) for line in lines)} of {cases} cases")
+    good_cases = sum(len(line.good()) for line in lines)
+    print(f"{len(good)} of {len(lines)} lines as they stand, {good_cases} of {cases} cases")
     wrong, skipped = len(failed) + len(stale), len(lines) - len(good) - len(failed) + layers
     print(f"{len(good)} passed, {wrong} failed, {skipped} skipped")
     sys.exit(1 if wrong else 0)

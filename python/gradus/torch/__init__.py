@@ -22,7 +22,7 @@ from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
 from gradus._core import __version__ as __version__
 from gradus._functions import (
     can_cast as can_cast, finfo as finfo, from_numpy as from_numpy, iinfo as iinfo, is_tensor as is_tensor,
-    isin as isin, result_type as result_type)
+    result_type as result_type)
 from gradus._modes import autocast as autocast, enable_grad as enable_grad, inference_mode as inference_mode
 from gradus._modes import no_grad as no_grad
 from gradus._nn_functions import (

@@ -339,7 +339,7 @@ static gd_status repeat_raw(gd_kernel_call *k) {
 /*op tile(x, repeats:int[]) -> y
  * As repeat, but there may be fewer repeats than dimensions; they apply to the last dimensions.
  *   caffe Tile
- *   python (x, *repeats)
+ *   python (x, *dims=repeats)
  */
 static void tile_expand(gd_expansion *e) {
     const gd_tile_options *o = e->attrs;
