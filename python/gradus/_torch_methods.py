@@ -859,10 +859,11 @@ _ALSO = {"subtract": "sub", "subtract_": "sub_", "divide": "div", "clip": "clamp
 _WRITTEN = (
     "clamp_min", "clamp_max", "addcmul", "addcdiv", "addmm", "baddbmm", "scatter", "index_fill", "index_copy",
     "nan_to_num", "logit", "xlogy", "fmod", "remainder", "floor_divide", "floor", "ceil", "round", "trunc", "sign",
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "exp2", "expm1", "log2", "log10", "log1p", "lerp",
-    "scatter_add", "scatter_reduce", "index_add", "masked_scatter", "tril", "triu", "cumsum", "cumprod", "logical_not",
-    "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "eq", "ne",
-    "lt", "le", "gt", "ge", "frac", "atan2", "acosh", "asinh", "atanh", "erfc", "sinc", "hypot", "deg2rad", "rad2deg",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "erf", "exp2", "expm1", "log2", "log10", "log1p",
+    "lerp", "scatter_add", "scatter_reduce", "index_add", "masked_scatter", "tril", "triu", "cumsum", "cumprod",
+    "logical_not", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "bitwise_not", "eq", "ne", "lt", "le", "gt", "ge", "frac", "atan2", "acosh", "asinh", "atanh", "erfc", "sinc",
+    "hypot", "deg2rad", "rad2deg",
 )
 
 

@@ -44,6 +44,23 @@ expect 6 "onnx F: no such option: 'alpha=slop'" <<'END'
  *   onnx F alpha=slop   caffe G
  */
 END
+python_line() { # TEXT MESSAGE
+    expect 2 "line python: $2" <<END
+/* family.c - a mistake in the names for Python. */
+/*op f(x) -> y  elementwise
+ * Doc.
+ *   slope float = 1
+ *   y = x * slope
+ *   python $1
+ */
+END
+}
+python_line '(x, slop)' "no input or option 'slop'"
+python_line '(x, steep=slop)' "no input or option 'slop'"
+python_line '(x, slope|how)' "no option 'how'"
+python_line 'g(x, x)' "'x' is there twice"
+python_line '(x, slope' "expected ')' in (x, slope"
+python_line 'a b c d e' 'too many names'
 expect 5 "onnx F: no such dtype: 'x:flot'" <<'END'
 /* family.c - a bad word in a line that continues the text. */
 /*op f(x) -> y  elementwise
