@@ -853,6 +853,41 @@ def exponential_(self, lambd=1.0) -> Tensor:
     return -_core.log1p(-u) / lambd
 
 
+_data_type: Any = None
+
+
+def _make_data_type() -> Any:
+    """The type of x.data: the tape does not record what is written to it."""
+
+    class Data(Tensor):
+        __slots__ = ()
+
+    def without_tape(name) -> Callable[..., Any]:
+        method = getattr(Tensor, name)
+
+        def written(self, *args, **names) -> Any:
+            before = _core._grad_mode(False)
+            try:
+                return method(self, *args, **names)
+            finally:
+                _core._grad_mode_end(before)
+
+        return written
+
+    for name in dir(Tensor):
+        writes = name.endswith("_") and not name.startswith("_") and name != "requires_grad_"
+        if writes or name in ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"):
+            setattr(Data, name, without_tape(name))
+    Data.__name__ = Data.__qualname__ = "Tensor"
+    return Data
+
+
+def _get_data(self) -> Tensor:
+    global _data_type
+    _data_type = _data_type or _make_data_type()
+    return self.detach().as_subclass(_data_type)
+
+
 # Other names of methods above, and ops whose form in place is written here (cmake/method_types.py reads both).
 _ALSO = {"subtract": "sub", "subtract_": "sub_", "divide": "div", "clip": "clamp", "clip_": "clamp_",
          "argwhere": "nonzero"}
@@ -876,6 +911,7 @@ def _add() -> None:
     for name in _WRITTEN:
         setattr(Tensor, name + "_", _in_place(name + "_", getattr(Tensor, name)))
     Tensor.H = Tensor.mH = Tensor.mT
+    Tensor.data = property(_get_data, Tensor.data.fset, None, "The same values without their history.")
 
 
 _add()

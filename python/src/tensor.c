@@ -346,6 +346,17 @@ static PyObject *tensor_stride(PyObject *self, PyObject *args) {
         PyTuple_SetItem(tuple, i, PyLong_FromLongLong(gd_tensor_stride(t, i)));
     return tuple;
 }
+/* An object of a subclass for the same handle. */
+static PyObject *tensor_as_subclass(PyObject *self, PyObject *type) {
+    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, gdpy_tensor_type)) {
+        PyErr_SetString(PyExc_TypeError, "as_subclass() needs a subclass of Tensor");
+        return NULL;
+    }
+    allocfunc allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
+    PyObject *o = allocate((PyTypeObject *)type, 0);
+    if (o) gdpy_tensor_data(o)->t = gd_retain(gdpy_tensor_of(self));
+    return o;
+}
 static PyObject *tensor_requires_grad_(PyObject *self, PyObject *args) {
     PyObject *wanted = Py_True;
     if (!PyArg_ParseTuple(args, "|O", &wanted) || set_requires_grad(self, wanted, NULL) < 0) return NULL;
@@ -416,6 +427,8 @@ static PyMethodDef methods[] = {
      "data_ptr($self, /)\n--\n\nThe address of the first element in the memory of the CPU."},
     {"stride", tensor_stride, METH_VARARGS,
      "stride($self, axis=None, /)\n--\n\nThe steps between elements along each axis, or along one."},
+    {"as_subclass", tensor_as_subclass, METH_O,
+     "as_subclass($self, cls, /)\n--\n\nThe same tensor as an object of a subclass of Tensor."},
     {"requires_grad_", tensor_requires_grad_, METH_VARARGS,
      "requires_grad_($self, requires_grad=True, /)\n--\n\nSets requires_grad, and returns the tensor."},
     {"__dlpack__", (PyCFunction)(void (*)(void))gdpy_dlpack, METH_VARARGS | METH_KEYWORDS, NULL},

@@ -28,7 +28,6 @@ SAMPLES = 48
 # What fails: lines by their op, or by op and a part of the line if other lines of the op pass; cases by op and text.
 OTHERS = {
     "add a=f16(2,3) b=f32()": "a tensor of rank 0 counts in promotion, as in the array API standard",
-    "assign: x.data.copy_(value)": "x.data shares the memory of x: a value with a gradient is not written to it",
     "index_axes: torch.ops.aten.index(": "a private function",
     "index_axes_put: torch.ops.aten.index_put(": "a private function",
     "avg_pool_grad: torch.ops.aten.avg_pool2d_backward(": "a private function",

@@ -263,6 +263,14 @@ class Habits(unittest.TestCase):
         with torch.no_grad():
             p += 1
         p.grad.zero_()
+        q = torch.ones(3, requires_grad=True)
+        p.data.copy_(q)  # a value with a gradient, too
+        p.data[1:] = q[1:] * 2
+        p.data -= q
+        p.data.add_(q)
+        self.assertEqual((p.tolist(), p.requires_grad), ([1, 2, 2], True))
+        self.assertIs(type(p.data + 1), torch.Tensor)
+        p.data = torch.ones(3)
         self.assertEqual((p.tolist(), p.requires_grad, p.is_leaf, p.grad.tolist()), ([1, 1, 1], True, True, [0, 0, 0]))
 
     def test_inplace_activations_write_their_argument(self):
