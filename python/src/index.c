@@ -154,10 +154,6 @@ PyObject *gdpy_subscript(PyObject *self, PyObject *key) {
 
 /* x[places] = v with slices that run backward: x[places the other way] = v reversed there. */
 static gd_tensor *reverse_value(gdpy_call *c, gd_tensor *x, places *p, gd_tensor *v) {
-    if (p->any_tensor) {
-        PyErr_SetString(PyExc_IndexError, "an assignment takes no slice with a negative step beside tensors");
-        return NULL;
-    }
     turn_backward(x, p); /* to slices of the reversed axis, and from these to slices of the axis itself */
     gd_shape axes = {.form = 1};
     int axis = 0, result = 0, used = 0;
@@ -185,6 +181,16 @@ static gd_tensor *reverse_value(gdpy_call *c, gd_tensor *x, places *p, gd_tensor
     return gd_flip_at(c->site, gd_expand_at(c->site, v, gd_tensor_shape(part)), axes);
 }
 
+/* The same beside tensors, whose axes may move: all of x with the value written into it. */
+static gd_tensor *write_reversed(gdpy_call *c, gd_tensor *x, places *p, gd_tensor *v) {
+    const gd_shape axes = turn_backward(x, p);
+    gd_tensor *y = gd_index_put_at(c->site, gd_flip_at(c->site, x, axes),
+                                   (gd_place_list){p->at, p->count}, v, NULL);
+    p->at[0] = GD_ELLIPSIS;
+    p->count = 1;
+    return gd_flip_at(c->site, y, axes);
+}
+
 int gdpy_assign_subscript(PyObject *self, PyObject *key, PyObject *value) {
     if (!value) {
         PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
@@ -199,7 +205,8 @@ int gdpy_assign_subscript(PyObject *self, PyObject *key, PyObject *value) {
     const int is = places_from(x, key, &p) ? gdpy_to_number(value, &number, &kind) : -1;
     if (is > 0) v = gd_scalar_of_at(c.site, number, kind);
     else if (is == 0) v = gdpy_to_tensor(value, GD_DTYPE_NONE, true);
-    if (v && p.any_backward) v = reverse_value(&c, x, &p, v);
+    if (v && p.any_backward)
+        v = p.any_tensor ? write_reversed(&c, x, &p, v) : reverse_value(&c, x, &p, v);
     if (!v) {
         gdpy_cancel(&c);
         return -1;

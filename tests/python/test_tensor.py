@@ -296,6 +296,25 @@ class Indexing(unittest.TestCase):
             expected, got = x[key], gd.tensor(x)[mine]
             self.assertEqual((got.shape, got.tolist()), (expected.shape, expected.tolist()), (shape, key))
 
+    @unittest.skipUnless(np, "NumPy is not installed")
+    def test_random_keys_with_arrays_assign_what_numpy_assigns(self):
+        rng = random.Random(28)
+        for _ in range(400):
+            shape = tuple(rng.randint(1, 4) for _ in range(rng.randint(1, 3)))
+            key = []
+            for size in shape[:rng.randint(1, len(shape))]:
+                picked = rng.sample(range(-size, 0), 1)  # no element twice: the order would count
+                key.append(rng.choice([slice(None), slice(None, None, -1), slice(None, None, 2), np.array(picked)]))
+            key = tuple(key)
+            x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+            t = gd.tensor(x)
+            value = -1 - np.arange(math.prod(x[key].shape), dtype=np.float32).reshape(x[key].shape)
+            if rng.random() < 0.3:
+                value = -1.0
+            x[key] = value
+            t[tuple(gd.asarray(k) if isinstance(k, np.ndarray) else k for k in key)] = value
+            self.assertEqual(t.tolist(), x.tolist(), (shape, key))
+
     def test_wrong_indices_are_index_errors(self):
         t = counted((2, 3))
         for key in (2, -3, (0, 3), (0, 0, 0), "a", 1.0, (Ellipsis, Ellipsis), [5], (0, "a")):
