@@ -5,7 +5,7 @@ import sys
 from gradus import _core
 
 
-def main():
+def main() -> None:
     """Becomes the program gradus, with the arguments of this one."""
     from gradus import _cuda
 

@@ -5,9 +5,9 @@ import sys
 _wanted = ("libcublasLt.so.", "libcudnn.so.", "libnvrtc.so.")
 
 
-def library_folders():
+def library_folders() -> list[str]:
     """Folders with cuBLASLt, cuDNN or NVRTC: nvidia/*/lib on the path of modules."""
-    found = []
+    found: list[str] = []
     for place in sys.path:
         packages = os.path.join(place or ".", "nvidia")
         try:
