@@ -6,6 +6,16 @@
  * threads. The process has one state, from which all threads take call numbers. A gd_fit has a state
  * of its own (train.h): while it runs, all functions here mean that one on its thread.
  *
+ * A random op with .key takes no call number: the key, a tensor of two i64, is the seed and the call
+ * number. So its numbers depend on the key alone, in every thread, plan and session, and a key may be
+ * an input of a gd_jit. Calls with the same key draw the same words, so give each call its own key:
+ *
+ *     gd_tensor *key = gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){seed, 0}));
+ *     gd_tensor *now = gd_key_fold(key, step);          // the key of a step, an integer tensor
+ *     gd_tensor *keys = gd_key_split(now, 2);           // two keys (2, 2)
+ *     gd_tensor *noise = gd_randn(dims, .key = gd_select(keys, 0, 0));
+ *     gd_tensor *y = gd_dropout(x, .key = gd_select(keys, 0, 1));
+ *
  * C does not define the order in which the arguments of a call are evaluated. If two of them are
  * random calls, as in gd_matmul(gd_randn(a), gd_randn(b)), the compiler decides which one takes the
  * first number. Write each in its own statement to get the same numbers everywhere:

@@ -119,6 +119,8 @@ static gd_status check_run_into(const gd_op *op, gd_tensors inputs, const void *
     bool supported = op->infer && op->n_outputs > 0 && !op->outputs[op->n_outputs - 1].variadic &&
                      !op->base && !(op->flags & (GD_OP_DYNAMIC | GD_OP_INPLACE));
     for (int i = 0; i < op->n_inputs; i++) supported &= !op->inputs[i].mutated;
+    if (inputs.count > 0) /* kernels of random ops read no key */
+        supported &= !gd_draws_from_key(op, inputs.at, (int)inputs.count);
     if (!supported || inputs.count > max_inputs || outputs.count != op->n_outputs || !outputs.at)
         return gd_fail(GD_E_ARGUMENT,
                        "gd_op_run_into: %s cannot write its results into %lld given tensors",

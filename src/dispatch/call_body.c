@@ -30,7 +30,7 @@ static void set_input_views(const gd_invocation *call, gd_view *views) {
     static _Alignas(256) char dummy;
     for (int i = 0; i < call->n_in; i++) {
         if (call->in[i]) gd_view_set(&views[i], call->in[i]);
-        else views[i] = (gd_view){.data = NULL};
+        else gd_view_set_absent(&views[i]);
         if (call->in[i] && !views[i].data) views[i].data = &dummy; /* a symbol */
     }
 }
@@ -61,6 +61,7 @@ bool gd_call_runs_as_body(const gd_invocation *call, const gd_infer *infer, gd_d
     const char *kind = device->api->kind;
     if (gd_call_stays_node(call)) return false;
     if (!op->infer || !gd_kernel_exists(op, kind)) return true;
+    if (gd_draws_from_key(op, call->in, call->n_in)) return true;
     if (op->flags & GD_OP_VIEW) { /* a view needs no kernel, but a call that has to copy does */
         const bool copies = !call->is_list && infer->n_out == 1 && infer->out[0].view_of < 0;
         return copies && strcmp(gd_op_runs_as(op, kind), "view") == 0;

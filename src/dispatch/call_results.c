@@ -95,7 +95,7 @@ gd_status gd_call_run_kernel(gd_invocation *call, const gd_meta *metas, gd_devic
     if (dynamic) k.made = made;
     for (int i = 0; i < call->n_in; i++) {
         if (call->in[i]) gd_view_set(&views[i], call->in[i]);
-        else views[i] = (gd_view){.data = NULL};
+        else gd_view_set_absent(&views[i]);
     }
     gd_status status = GD_OK;
     bool needed = op->n_mutated > 0 || dynamic;

@@ -110,8 +110,9 @@ gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const 
 
 /* --- checks, casts and uploads ---------------------------------------------------------------- */
 
-/* Whether all inputs of the op are present and are values on one device, and nothing is traced. One
- * loop finds this out, and the call skips the general checks, which would slow small ops down. */
+/* Whether all inputs of the op that are not optional are present, all that are present are values on
+ * one device, and nothing is traced. One loop finds this out, and the call skips the general checks,
+ * which would slow small ops down. */
 static bool is_plain(const gd_invocation *call) {
     const gd_thread *thread = &gd_this_thread;
     if (thread->tracer || thread->attempts > 0 || call->n_in != call->op->n_inputs ||
@@ -122,6 +123,7 @@ static bool is_plain(const gd_invocation *call) {
         return false;
     for (int i = 1; i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
+        if (!t && call->op->inputs[i].optional) continue;
         if (!t || t->kind != GD_VALUE || t->device != first->device) return false;
     }
     return true;
@@ -140,8 +142,12 @@ static gd_status dispatch(gd_invocation *call) {
     return status == GD_OK ? dispatch_on(call, call->in[0]->device) : gd_call_fail(call, status);
 }
 
-/* A call that is not plain. */
+/* A call that is not plain. A random op whose only input is its key has no input without one, which
+ * saves the loops over inputs. */
 static gd_status dispatch_checked(gd_invocation *call) {
+    if (call->n_in == 1 && !call->in[0] && (call->op->flags & GD_OP_RANDOM) &&
+        call->op->n_required == 0)
+        call->n_in = 0;
     if (gd_call_is_skipped(call)) {
         for (int i = 0; i < call->n_out; i++) call->out[i] = &gd_error_tensor;
         return gd_this_thread.recorded;
@@ -263,7 +269,9 @@ static gd_status append_node(gd_invocation *call, const gd_meta *metas) {
 /* Appends the call to a graph, or runs its kernel and records it on the tape. */
 static gd_status run_or_trace(gd_invocation *call, const gd_meta *metas, gd_device *device) {
     const gd_op *op = call->op;
-    if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = next_rng();
+    if ((op->flags & GD_OP_RANDOM) && !call->rng_given &&
+        !gd_draws_from_key(op, call->in, call->n_in))
+        call->rng = next_rng();
     if (gd_call_is_symbolic(call)) return append_node(call, metas);
     const bool grad = gd_grad_wanted(op, call->in, call->n_in);
     call->want_hidden |= grad;

@@ -64,6 +64,14 @@ bool gd_call_runs_as_body(const gd_invocation *call, const gd_infer *infer, gd_d
  * are on the device of the call. A failure inside is reported as a failure of the op. */
 gd_status gd_call_run_body(gd_invocation *call, gd_device *device);
 
+/* The view of an input that is absent. Like gd_view_set it sets no sizes beyond the rank: clearing all
+ * costs a small call a twentieth of its time. */
+static inline void gd_view_set_absent(gd_view *v) {
+    v->data = NULL;
+    v->dtype = GD_DTYPE_NONE;
+    v->rank = 0;
+}
+
 /* --- kernels (call_results.c, call_inplace.c) ------------------------------------------------- */
 
 /* Creates the results and runs the kernel (launch.h). */

@@ -6,6 +6,8 @@
 #ifndef GRADUS_DISPATCH_OP_H
 #define GRADUS_DISPATCH_OP_H
 
+#include <string.h>
+
 #include "codegen/facts.h"
 #include "codegen/ir.h"
 #include "codegen/operator_text.h"
@@ -170,6 +172,13 @@ extern gd_recorder gd_record_hooks;
 extern char gd_no_graph;
 
 bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in);
+
+/* Whether the call of a random op has a key, its last input: then it draws no number of the
+ * generator. It always runs as its body, because only bodies read keys. */
+static inline bool gd_draws_from_key(const gd_op *op, gd_tensor *const *in, int n_in) {
+    return (op->flags & GD_OP_RANDOM) && op->n_inputs > op->n_required && n_in == op->n_inputs &&
+           in[n_in - 1] && strcmp(op->inputs[n_in - 1].name, "key") == 0;
+}
 
 /* The shape rule of elementwise ops: broadcasting and promotion. */
 gd_status gd_infer_elementwise(gd_infer *infer);

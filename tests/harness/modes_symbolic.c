@@ -95,13 +95,22 @@ static gd_tensor *unknown_like(gd_tensor *t, int number) {
     return gd_placeholder(shape, .dtype = gd_tensor_dtype(t));
 }
 
+static bool has_inputs(const test_case *c) {
+    int item;
+    const char *name;
+    for (int i = 0; i < case_tensor_count(c); i++)
+        if (case_item_at(c, i, &name, &item)) return true;
+    return false;
+}
+
 static void run_graph(const run_setup *s, run_result *r) {
     symbolic_case g;
+    const bool traces = !has_inputs(s->c); /* nothing else makes the call a node */
     *r = (run_result){.status = GD_OK};
     gd_clear_error();
-    if (case_tensor_count(s->c) == 0) gd_trace_begin();
+    if (traces) gd_trace_begin();
     build_symbolic(s, symbol_like, r, &g);
-    if (case_tensor_count(s->c) == 0) gd_trace_end();
+    if (traces) gd_trace_end();
     if (r->status != GD_OK) return;
     gd_tensors got =
         gd_evaluate_nodes((gd_tensors){g.fetches, g.n_fetches}, (gd_tensors){g.feeds, g.n_feeds},

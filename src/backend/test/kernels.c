@@ -28,6 +28,7 @@ enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
     X("full", ANY, test_full)                                 \
     X("gather", DOUBLE, test_gather)                          \
     X("group", ANY, test_group)                               \
+    X("key_multinomial", DOUBLE, test_key_multinomial)        \
     X("key_normals", DOUBLE, test_key_normals)                \
     X("key_words", DOUBLE, test_key_words)                    \
     X("linear_recurrence", DOUBLE, test_linear_recurrence)    \
@@ -36,7 +37,6 @@ enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
     X("max_with_index", DOUBLE, test_max_with_index)          \
     X("min", DOUBLE, test_min)                                \
     X("min_with_index", DOUBLE, test_min_with_index)          \
-    X("multinomial", DOUBLE, test_multinomial)                \
     X("prod", DOUBLE, test_prod)                              \
     X("random_key", DOUBLE, test_random_key)                  \
     X("reshape", ANY, test_reshape)                           \

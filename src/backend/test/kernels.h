@@ -81,7 +81,7 @@ void test_full(gd_kernel_call *call);
 void test_group(gd_kernel_call *call);
 void test_key_normals(gd_kernel_call *call);
 void test_key_words(gd_kernel_call *call);
-void test_multinomial(gd_kernel_call *call);
+void test_key_multinomial(gd_kernel_call *call);
 void test_random_key(gd_kernel_call *call);
 
 /* --- kernels of dynamic ops, which run on the calling thread (kernels_index.c) ---------------- */

@@ -85,7 +85,7 @@ void test_key_normals(gd_kernel_call *call) {
 
 /* Reports weights that are negative, not finite, all 0, or too few to draw without replacement. */
 static bool check_weights(const gd_kernel_call *call, int64_t row, int64_t classes) {
-    const gd_multinomial_options *o = call->attrs;
+    const gd_key_multinomial_options *o = call->attrs;
     const double *weights = (const double *)call->in[0].data + row * classes;
     double sum = 0;
     int64_t positive = 0;
@@ -137,20 +137,20 @@ static int64_t position_of_class(gd_rng rng, const double *weights, int64_t clas
     return position;
 }
 
-void test_multinomial(gd_kernel_call *call) {
-    const gd_multinomial_options *o = call->attrs;
+void test_key_multinomial(gd_kernel_call *call) {
+    const gd_key_multinomial_options *o = call->attrs;
     const gd_view *w = &call->in[0];
+    const gd_rng rng = rng_of_key(&call->in[1]);
     const int64_t classes = w->dims[w->rank - 1], rows = w->rank == 2 ? w->dims[0] : 1;
     for (int64_t row = 0; row < rows; row++) {
         const double *weights = (const double *)w->data + row * classes;
         int64_t *y = (int64_t *)call->out[0].data + row * o->n;
         if (!check_weights(call, row, classes)) return;
         for (int64_t i = 0; i < o->n && o->replacement; i++)
-            y[i] = draw_class(call->rng, weights, classes, row * o->n + i);
+            y[i] = draw_class(rng, weights, classes, row * o->n + i);
         for (int64_t c = 0; c < classes && !o->replacement; c++) {
             if (!(weights[c] > 0)) continue;
-            const int64_t position =
-                position_of_class(call->rng, weights, classes, row * classes, c);
+            const int64_t position = position_of_class(rng, weights, classes, row * classes, c);
             if (position < o->n) y[position] = c;
         }
     }

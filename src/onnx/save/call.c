@@ -66,6 +66,15 @@ bool gd_onnx_has_unknown_size(const gd_onnx_call *c) {
     return false;
 }
 
+/* ONNX has a seed, which is fixed in the file, and no keys. */
+bool gd_onnx_draws_from_key(const gd_onnx_call *c) {
+    for (int i = 0; i < c->op->n_inputs && i < c->n_in && c->op->family; i++)
+        if (c->in[i].present && strcmp(c->op->family, "random") == 0 &&
+            strcmp(c->op->inputs[i].name, "key") == 0)
+            return true;
+    return false;
+}
+
 /* The inputs with unknown sizes: "x is f32[?,5,3], lengths is i64[?]". */
 static const char *unknown_inputs(const gd_onnx_call *c, char *text, size_t size) {
     size_t used = 0;
@@ -117,6 +126,13 @@ static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
             "cannot be written; %s, or with .own_ops = true it "
             "becomes a node of the domain \"gradus\", which only this library reads",
             c->label, c->op->name, unknown_inputs(c, (char[200]){0}, 200), s->remedy);
+    if (!s->own_ops && gd_onnx_draws_from_key(c))
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "'%s' is %s, which draws random numbers from a key, and ONNX has no operator for that; "
+            "save a graph that draws them without .key, or with .own_ops = true this becomes "
+            "a node of the domain \"gradus\", which only this library reads",
+            c->label, c->op->name);
     if (!s->own_ops)
         return gd_fail(
             GD_E_UNSUPPORTED,

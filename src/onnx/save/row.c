@@ -89,7 +89,7 @@ gd_status gd_onnx_row_fits(const gd_onnx_call *c, const gd_onnx_row *row, bool *
     gd_operator_input input;
     gd_shape dims;
     *fits = false;
-    if (row->body || !hides_outputs(c)) return GD_OK;
+    if (row->body || !hides_outputs(c) || gd_onnx_draws_from_key(c)) return GD_OK;
     /* ONNX has no arithmetic on bools */
     if ((c->op->flags & GD_OP_ELEMENTWISE) && !(c->op->flags & GD_OP_PREDICATE) && !row->cast &&
         c->out[0].dtype == GD_BOOL && !gd_op_copies(c->op))

@@ -135,6 +135,8 @@ struct gd_onnx_call {
 
 /* Whether a size of an input is not known before a run. */
 bool gd_onnx_has_unknown_size(const gd_onnx_call *call);
+/* Whether the call has a random key, which ONNX does not have. */
+bool gd_onnx_draws_from_key(const gd_onnx_call *call);
 /* Saves a call by a row, its expression, its body, or as a node of the domain "gradus". */
 gd_status gd_onnx_save_call(gd_onnx_saver *saver, const gd_onnx_call *call, int depth);
 

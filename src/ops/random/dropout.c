@@ -28,24 +28,29 @@ static gd_status masked_scale_infer(gd_infer *i) {
  * it returns x itself and takes no random number.
  *   p float = 0.5
  *   training bool = true
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   onnx Dropout   caffe Dropout
  *   python (x, p, training)
  */
 static gd_status dropout_infer(gd_infer *i) {
     const gd_dropout_options *o = i->attrs;
     GD_TRY(gd_need_float(i->in[0], "x"));
+    GD_TRY(gd_need_key(i, 1));
     GD_TRY(gd_check_probability(o->p));
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
 static void dropout_expand(gd_expansion *e) {
     const gd_dropout_options *o = e->attrs;
-    e->y[0] = o->training ? gd_dropout_train(e->x[0], .p = o->p) : e->x[0];
+    e->y[0] = o->training
+                  ? gd_dropout_train(e->x[0], .p = o->p, .key = gd_optional_input(e->x, e->n_in, 1))
+                  : e->x[0];
 }
 
 /*op dropout_train(x) -> y, mask~  random internal
  * Dropout in training. The mask is true for elements that are kept.
  *   p float = 0.5
+ *   key tensor?
  *   saves mask
  *   onnx Dropout
  */
@@ -54,6 +59,7 @@ static double kept_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 static gd_status dropout_train_infer(gd_infer *i) {
     const gd_dropout_train_options *o = i->attrs;
     GD_TRY(gd_need_float(i->in[0], "x"));
+    GD_TRY(gd_need_key(i, 1));
     GD_TRY(gd_check_probability(o->p));
     gd_meta_like(&i->out[0], i->in[0]);
     gd_meta_like(&i->out[1], i->in[0]);
@@ -67,8 +73,7 @@ static void dropout_train_vjp(gd_vjp *v) {
 static void dropout_train_expand(gd_expansion *e) {
     const gd_dropout_train_options *o = e->attrs;
     gd_tensor *x = e->x[0];
-    e->y[1] =
-        gd_word_below(gd_draw_words(x, gd_tensor_shape(x)), (int64_t)gd_chance_limit(1 - o->p));
+    e->y[1] = gd_key_mask(gd_call_key(e, 1, x), gd_tensor_shape(x), 1 - o->p);
     e->y[0] = gd_masked_scale(x, e->y[1], .scale = kept_scale(o->p));
 }
 static gd_status dropout_train_raw(gd_kernel_call *k) {

@@ -1,5 +1,6 @@
 /* multinomial.c - draws classes at random, with probabilities proportional to weights. */
 #include <math.h>
+#include <stddef.h>
 
 #include "core/copy.h"
 #include "gradus/ops.h"
@@ -13,6 +14,7 @@
  * weights (K) give (n), weights (R,K) give (R,n), as i64. Without replacement no class is drawn
  * twice from the same row.
  *   replacement bool = false
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   saves nothing
  *   onnx Multinomial
  *   python (input=weights, num_samples=n, replacement)
@@ -22,6 +24,7 @@ static gd_status multinomial_infer(gd_infer *i) {
     const gd_tensor *w = i->in[0];
     gd_meta *y = &i->out[0];
     GD_TRY(gd_need_float(w, "weights"));
+    GD_TRY(gd_need_key(i, 1));
     if (w->rank != 1 && w->rank != 2)
         return gd_op_fail(GD_E_SHAPE, "weights must have 1 or 2 dimensions, not %d", w->rank);
     int64_t classes = w->dims[w->rank - 1];
@@ -129,7 +132,7 @@ static void first_arrivals(gd_rng rng, int64_t row, int64_t classes, const doubl
     }
 }
 
-static gd_status multinomial_row(const gd_kernel_call *k, int64_t row, double *weights,
+static gd_status multinomial_row(const gd_kernel_call *k, gd_rng rng, int64_t row, double *weights,
                                  arrival *heap) {
     const gd_multinomial_options *o = k->attrs;
     const gd_view *w = &k->in[0], *y = &k->out[0];
@@ -137,13 +140,13 @@ static gd_status multinomial_row(const gd_kernel_call *k, int64_t row, double *w
     GD_TRY(read_weights(w, row, weights, &positive));
     if (!o->replacement && positive < o->n)
         return fail_weights(w, row * classes, positive, o->n, 0);
-    if (!o->replacement) first_arrivals(k->rng, row, classes, weights, heap, o->n);
+    if (!o->replacement) first_arrivals(rng, row, classes, weights, heap, o->n);
     for (int64_t c = 1; c < classes && o->replacement; c++)
         weights[c] += weights[c - 1]; /* cumulative sums */
     for (int64_t i = 0; i < o->n; i++) {
         int64_t at = row * o->n + i, drawn;
         if (o->replacement) {
-            uint64_t bits = gd_long_at(k->rng, (uint64_t)at);
+            uint64_t bits = gd_long_at(rng, (uint64_t)at);
             double u = gd_unit_f64((uint32_t)(bits >> 32), (uint32_t)bits);
             drawn = first_above(weights, classes, u * weights[classes - 1]);
         } else drawn = heap[i].index;
@@ -157,7 +160,7 @@ static size_t multinomial_workspace(const gd_kernel_call *k) {
     const size_t classes = (size_t)k->in[0].dims[k->in[0].rank - 1];
     return classes * sizeof(double) + (o->replacement ? 0 : (size_t)o->n * sizeof(arrival));
 }
-static gd_status multinomial_raw(gd_kernel_call *k) {
+static gd_status draw_rows(gd_kernel_call *k, gd_rng rng) {
     const gd_multinomial_options *o = k->attrs;
     const gd_view *w = &k->in[0];
     int64_t classes = w->dims[w->rank - 1], rows = w->rank == 2 ? w->dims[0] : 1;
@@ -165,8 +168,32 @@ static gd_status multinomial_raw(gd_kernel_call *k) {
     arrival *heap = o->replacement ? NULL : (arrival *)(weights + classes);
     gd_status status = GD_OK;
     for (int64_t row = 0; row < rows && status == GD_OK; row++)
-        status = multinomial_row(k, row, weights, heap);
+        status = multinomial_row(k, rng, row, weights, heap);
     return status;
+}
+
+static gd_status multinomial_raw(gd_kernel_call *k) { return draw_rows(k, k->rng); }
+
+static void multinomial_expand(gd_expansion *e) {
+    const gd_multinomial_options *o = e->attrs;
+    gd_tensor *w = e->x[0];
+    e->y[0] = gd_key_multinomial(w, gd_call_key(e, 1, w), o->n, .replacement = o->replacement);
+}
+
+/*op key_multinomial(weights, key, n:int) -> y  nograd internal fallible
+ * The classes that multinomial draws with this key.
+ *   replacement bool = false
+ */
+_Static_assert(offsetof(gd_key_multinomial_options, n) == offsetof(gd_multinomial_options, n) &&
+                   offsetof(gd_key_multinomial_options, replacement) ==
+                       offsetof(gd_multinomial_options, replacement),
+               "the rules and kernels of multinomial read the options of key_multinomial");
+static gd_status key_multinomial_infer(gd_infer *i) { return multinomial_infer(i); }
+static size_t key_multinomial_workspace(const gd_kernel_call *k) {
+    return multinomial_workspace(k);
+}
+static gd_status key_multinomial_raw(gd_kernel_call *k) {
+    return draw_rows(k, gd_rng_of_key(&k->in[1]));
 }
 
 #include "ops/random/multinomial.gen.h"

@@ -1,7 +1,8 @@
 /* random.c - random numbers from continuous distributions, and bernoulli.
  *
  * Each call of a random op takes one call number from the generator, whatever its size. Element i
- * is a pure function of (seed, call number, i); random_dist.h defines which one.
+ * is a pure function of (seed, call number, i); random_dist.h defines which one. A call with a key
+ * takes no number: seed and call number are the two integers of the key.
  */
 #include "ops/random/random_ops.h"
 
@@ -34,12 +35,6 @@ gd_status gd_check_probability(double p) {
     if (p >= 0 && p <= 1) return GD_OK;
     return gd_op_fail(GD_E_ARGUMENT, "p is %g; it must lie between 0 and 1", p);
 }
-
-gd_tensor *gd_draw_words(gd_tensor *x, gd_shape dims) {
-    return gd_key_words(gd_random_key(x), dims);
-}
-
-gd_tensor *gd_random_anchor(void) { return gd_full(gd_dims(), 0); }
 
 void gd_fill_normals(gd_rng rng, const gd_view *y, double mean, double std) {
     for (int64_t i = 0, n = gd_view_count(y); i < n; i++) {
@@ -74,10 +69,12 @@ static gd_status infer_like(gd_infer *i, gd_dtype dtype) {
  *   low float = 0
  *   high float = 1
  *   dtype dtype = f32
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   onnx RandomUniform
  */
 static gd_status uniform_infer(gd_infer *i) {
     const gd_uniform_options *o = i->attrs;
+    GD_TRY(gd_need_key(i, 0));
     GD_TRY(gd_random_float_meta(&i->out[0], o->dims, o->dtype));
     if (!(o->low <= o->high))
         return gd_op_fail(GD_E_ARGUMENT, "low is %g and high is %g; low must be at most high",
@@ -111,15 +108,15 @@ static void fill_uniform(gd_rng rng, const gd_view *y, double low, double high) 
 
 /* Uniform numbers in [0, 1) that the dtype represents exactly. An f64 uses words 2 i and 2 i
  * + 1. */
-static gd_tensor *draw_units(gd_tensor *x, gd_shape dims, gd_dtype dtype) {
+static gd_tensor *draw_units(gd_tensor *key, gd_shape dims, gd_dtype dtype) {
     const int64_t n = gd_numel(dims.rank, dims.at);
     if (dtype == GD_F64) {
-        gd_tensor *words = gd_draw_words(x, gd_dims(n, 2));
+        gd_tensor *words = gd_key_words(key, gd_dims(n, 2));
         gd_tensor *bits = gd_unit_bits(gd_select(words, 1, 0), gd_select(words, 1, 1));
         return gd_reshape(gd_affine(gd_cast(bits, GD_F64), 0x1p-53, 0), dims);
     }
     const gd_uniform_params p = gd_uniform_prepare(dtype, 0, 1);
-    gd_tensor *bits = gd_top_bits(gd_draw_words(x, dims), p.shift);
+    gd_tensor *bits = gd_top_bits(gd_key_words(key, dims), p.shift);
     return gd_affine(gd_cast(bits, GD_F32), p.unit, 0);
 }
 /* Product and sum are two ops, so that each is rounded as in the kernels: one affine op may be
@@ -127,7 +124,7 @@ static gd_tensor *draw_units(gd_tensor *x, gd_shape dims, gd_dtype dtype) {
 static void uniform_expand(gd_expansion *e) {
     const gd_uniform_options *o = e->attrs;
     const gd_uniform_params p = gd_uniform_prepare(o->dtype, o->low, o->high);
-    gd_tensor *y = draw_units(gd_random_anchor(), o->dims, o->dtype);
+    gd_tensor *y = draw_units(gd_call_key(e, 0, NULL), o->dims, o->dtype);
     y = gd_affine(gd_affine(y, p.range, 0), 1, p.low);
     e->y[0] = gd_as_dtype(gd_clamp(y, .max = gd_number_of(p.below)), o->dtype);
 }
@@ -140,33 +137,38 @@ static gd_status uniform_raw(gd_kernel_call *k) {
 /*op rand(dims:int[]) -> y  nograd random
  * Random numbers from the uniform distribution over [0, 1).
  *   dtype dtype = f32
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   python (*shape=dims, dtype)
  */
 static gd_status rand_infer(gd_infer *i) {
     const gd_rand_options *o = i->attrs;
+    GD_TRY(gd_need_key(i, 0));
     return gd_random_float_meta(&i->out[0], o->dims, o->dtype);
 }
 static void rand_expand(gd_expansion *e) {
     const gd_rand_options *o = e->attrs;
-    e->y[0] = gd_uniform(o->dims, .dtype = o->dtype);
+    e->y[0] = gd_uniform(o->dims, .dtype = o->dtype, .key = gd_optional_input(e->x, e->n_in, 0));
 }
 
 /*op rand_like(x) -> y  nograd random
  * Random numbers from the uniform distribution over [0, 1), with x's shape and device.
  *   dtype dtype = none  none: x's dtype
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   saves nothing
  *   onnx RandomUniformLike
  *   python (x)
  */
 static gd_status rand_like_infer(gd_infer *i) {
     const gd_rand_like_options *o = i->attrs;
+    GD_TRY(gd_need_key(i, 1));
     return infer_like(i, o->dtype);
 }
 static void rand_like_expand(gd_expansion *e) {
     const gd_rand_like_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     const gd_dtype dtype = o->dtype ? o->dtype : (gd_dtype)x->dtype;
-    e->y[0] = gd_as_dtype(draw_units(x, gd_tensor_shape(x), dtype), dtype);
+    gd_tensor *key = gd_call_key(e, 1, x);
+    e->y[0] = gd_as_dtype(draw_units(key, gd_tensor_shape(x), dtype), dtype);
 }
 static gd_status rand_like_raw(gd_kernel_call *k) {
     fill_uniform(k->rng, &k->out[0], 0, 1);
@@ -180,19 +182,21 @@ static gd_status rand_like_raw(gd_kernel_call *k) {
  *   mean float = 0
  *   std float = 1
  *   dtype dtype = f32
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   onnx RandomNormal
  *   python (mean, std, size=dims)
  */
 static gd_status normal_infer(gd_infer *i) {
     const gd_normal_options *o = i->attrs;
+    GD_TRY(gd_need_key(i, 0));
     if (!(o->std >= 0)) return gd_op_fail(GD_E_ARGUMENT, "std is %g; it must be 0 or more", o->std);
     return gd_random_float_meta(&i->out[0], o->dims, o->dtype);
 }
 
 static void normal_expand(gd_expansion *e) {
     const gd_normal_options *o = e->attrs;
-    gd_tensor *y = gd_key_normals(gd_random_key(gd_random_anchor()), o->dims,
-                                  .dtype = gd_wide_dtype(o->dtype));
+    gd_tensor *y =
+        gd_key_normals(gd_call_key(e, 0, NULL), o->dims, .dtype = gd_wide_dtype(o->dtype));
     e->y[0] = gd_as_dtype(gd_affine(gd_affine(y, o->std, 0), 1, o->mean), o->dtype);
 }
 static gd_status normal_raw(gd_kernel_call *k) {
@@ -204,27 +208,31 @@ static gd_status normal_raw(gd_kernel_call *k) {
 /*op randn(dims:int[]) -> y  nograd random
  * Random numbers from the normal distribution with mean 0 and standard deviation 1.
  *   dtype dtype = f32
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   python (*shape=dims, dtype)
  */
 static gd_status randn_infer(gd_infer *i) {
     const gd_randn_options *o = i->attrs;
+    GD_TRY(gd_need_key(i, 0));
     return gd_random_float_meta(&i->out[0], o->dims, o->dtype);
 }
 static void randn_expand(gd_expansion *e) {
     const gd_randn_options *o = e->attrs;
-    e->y[0] = gd_normal(o->dims, .dtype = o->dtype);
+    e->y[0] = gd_normal(o->dims, .dtype = o->dtype, .key = gd_optional_input(e->x, e->n_in, 0));
 }
 
 /*op randn_like(x) -> y  nograd random
  * Random numbers from the normal distribution with mean 0 and standard deviation 1, with x's shape
  * and device.
  *   dtype dtype = none  none: x's dtype
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   saves nothing
  *   onnx RandomNormalLike
  *   python (x)
  */
 static gd_status randn_like_infer(gd_infer *i) {
     const gd_randn_like_options *o = i->attrs;
+    GD_TRY(gd_need_key(i, 1));
     return infer_like(i, o->dtype);
 }
 static void randn_like_expand(gd_expansion *e) {
@@ -232,7 +240,7 @@ static void randn_like_expand(gd_expansion *e) {
     gd_tensor *x = e->x[0];
     const gd_dtype dtype = o->dtype ? o->dtype : (gd_dtype)x->dtype;
     gd_tensor *y =
-        gd_key_normals(gd_random_key(x), gd_tensor_shape(x), .dtype = gd_wide_dtype(dtype));
+        gd_key_normals(gd_call_key(e, 1, x), gd_tensor_shape(x), .dtype = gd_wide_dtype(dtype));
     e->y[0] = gd_as_dtype(y, dtype);
 }
 static gd_status randn_like_raw(gd_kernel_call *k) {
@@ -244,12 +252,14 @@ static gd_status randn_like_raw(gd_kernel_call *k) {
 
 /*op bernoulli(p) -> y  nograd random fallible
  * 1 with the probability that the element of p gives, else 0.
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   saves nothing
  *   onnx Bernoulli
  *   python (input=p)
  */
 static gd_status bernoulli_infer(gd_infer *i) {
     GD_TRY(gd_need_float(i->in[0], "p"));
+    GD_TRY(gd_need_key(i, 1));
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
@@ -260,7 +270,7 @@ static void bernoulli_expand(gd_expansion *e) {
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype;
     gd_tensor *p = gd_check_range(e->x[0], 0, 1, .what = "probability");
     gd_tensor *limit = gd_ceil(gd_affine(gd_as_dtype(p, gd_wide_dtype(dtype)), 0x1p32, 0));
-    gd_tensor *words = gd_draw_words(p, gd_tensor_shape(e->x[0]));
+    gd_tensor *words = gd_key_words(gd_call_key(e, 1, p), gd_tensor_shape(e->x[0]));
     e->y[0] = gd_cast(gd_lt(words, gd_cast(limit, GD_I64)), dtype);
 }
 static gd_status bernoulli_raw(gd_kernel_call *k) {

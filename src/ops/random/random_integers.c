@@ -25,12 +25,14 @@ static void integer_limits(gd_dtype dtype, int64_t *least, int64_t *most) {
 /*op randint(dims:int[], low:int, high:int) -> y  nograd random
  * Random integers from low to high - 1, all equally likely.
  *   dtype dtype = i64
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   python (low, high, size=dims)
  */
 static gd_status randint_infer(gd_infer *i) {
     const gd_randint_options *o = i->attrs;
     size_t bytes;
     int64_t least, most;
+    GD_TRY(gd_need_key(i, 0));
     if (o->low >= o->high)
         return gd_op_fail(GD_E_ARGUMENT, "low is %lld and high is %lld; high must be above low",
                           (long long)o->low, (long long)o->high);
@@ -60,7 +62,7 @@ static void randint_expand(gd_expansion *e) {
     const gd_randint_options *o = e->attrs;
     const uint64_t range = (uint64_t)o->high - (uint64_t)o->low;
     gd_tensor *words =
-        gd_draw_words(gd_random_anchor(), gd_dims(gd_numel(o->dims.rank, o->dims.at), 2));
+        gd_key_words(gd_call_key(e, 0, NULL), gd_dims(gd_numel(o->dims.rank, o->dims.at), 2));
     gd_tensor *y =
         gd_scaled_words(gd_select(words, 1, 0), gd_select(words, 1, 1), (int64_t)(range >> 32),
                         (int64_t)(range & UINT32_MAX), UINT32_MAX, o->low);
@@ -81,12 +83,14 @@ static gd_status randint_raw(gd_kernel_call *k) {
  * A random permutation of the integers 0 to n - 1: each gets 64 random bits, and they are sorted by
  * these.
  *   dtype dtype = i64
+ *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
  *   python (n)
  */
 static gd_status randperm_infer(gd_infer *i) {
     const gd_randperm_options *o = i->attrs;
     size_t bytes;
     int64_t least, most;
+    GD_TRY(gd_need_key(i, 0));
     if (o->n < 0)
         return gd_op_fail(GD_E_ARGUMENT, "n is %lld; it must be 0 or more", (long long)o->n);
     if (!gd_dtype_is_int(o->dtype))
@@ -152,7 +156,7 @@ static void draw_sorted_tickets(gd_rng rng, int64_t n, ticket *tickets) {
 /* The 64 bits of element i are the words 2 i and 2 i + 1. */
 static void randperm_expand(gd_expansion *e) {
     const gd_randperm_options *o = e->attrs;
-    gd_tensor *words = gd_draw_words(gd_random_anchor(), gd_dims(o->n, 2));
+    gd_tensor *words = gd_key_words(gd_call_key(e, 0, NULL), gd_dims(o->n, 2));
     gd_tensor *order = gd_ticket_order(gd_select(words, 1, 0), gd_select(words, 1, 1),
                                        INT64_C(1) << 31, INT64_C(1) << 32);
     e->y[0] = gd_as_dtype(gd_argsort(order), o->dtype);

@@ -280,7 +280,50 @@ CLEAN_TEST(saving_fails_with_the_missing_or_unsupported_part) {
                      says("'drawn' is bernoulli, which ONNX has no operator for"),
                  "%s", gd_error_message());
     gd_clear_error();
+    gd_tensor *key, *noise, *like;
+    {
+        GD_GRAPH(n.graph);
+        key = gd_placeholder(gd_dims(2), .dtype = GD_I64, .name = "key");
+        noise = gd_named(gd_randn(gd_dims(3), .key = key), "noise");
+        like = gd_named(gd_randn_like(rows, .key = key), "like"); /* not a RandomNormalLike */
+    }
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(key), gd_list(noise)) == GD_E_UNSUPPORTED &&
+                     says("draws random numbers from a key, and ONNX has no operator for that"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(rows, key), gd_list(like)) ==
+                         GD_E_UNSUPPORTED &&
+                     says("'like' is randn_like, which draws random numbers from a key"),
+                 "%s", gd_error_message());
+    gd_clear_error();
     CHECK(!file_exists(path) && !gd_failed());
+}
+
+CLEAN_TEST(random_ops_with_a_key_are_saved_as_gradus_nodes) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *key, *y;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(4, 5), .name = "x");
+        key = gd_placeholder(gd_dims(2), .dtype = GD_I64, .name = "key");
+        y = gd_named(gd_dropout(x, .key = gd_key_fold(key, gd_scalar_of(3, GD_I64))), "y");
+    }
+    const char *path = temp_path("keyed.onnx");
+    CHECK_SAYING(gd_onnx_save(path, gd_session_new(graph), gd_list(x, key), gd_list(y),
+                              .own_ops = true) == GD_OK,
+                 "%s", gd_error_message());
+    gd_tensor *value = gd_ones(gd_dims(4, 5));
+    gd_tensor *k = gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){1, 2}));
+    gd_graph *loaded = gd_onnx_load(path);
+    CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
+    gd_tensors got =
+        gd_session_run(gd_session_new(loaded),
+                       gd_feed(gd_graph_find(loaded, "x"), value, gd_graph_find(loaded, "key"), k),
+                       gd_list(gd_graph_find(loaded, "y")));
+    gd_tensor *folded = gd_key_fold(k, gd_scalar_of(3, GD_I64));
+    CHECK_SAYING(tensors_same_bits(got.at[0], gd_dropout(value, .key = folded)), "%s",
+                 gd_error_message());
 }
 
 /* A control edge of GD_AFTER matters only if its node has an effect. */

@@ -68,9 +68,9 @@ static gd_status run_uniform(gd_kernel_call *k, double low, double high) {
     return GD_OK;
 }
 
-static gd_status run_normal(gd_kernel_call *k, double mean, double std) {
+static gd_status run_normal(gd_kernel_call *k, gd_rng rng, double mean, double std) {
     const gd_view *y = &k->out[0];
-    floats_job j = {.rng = k->rng,
+    floats_job j = {.rng = rng,
                     .y = y->data,
                     .dtype = y->dtype,
                     .n = gd_numel(y->rank, y->dims),
@@ -99,13 +99,13 @@ static gd_status rand_like_vector_run(gd_kernel_call *k) { return run_uniform(k,
  */
 static gd_status normal_vector_run(gd_kernel_call *k) {
     const gd_normal_options *o = k->attrs;
-    return run_normal(k, o->mean, o->std);
+    return run_normal(k, k->rng, o->mean, o->std);
 }
 
 /*kernel randn_like.vector  rank 10  contiguous
  * As normal.
  */
-static gd_status randn_like_vector_run(gd_kernel_call *k) { return run_normal(k, 0, 1); }
+static gd_status randn_like_vector_run(gd_kernel_call *k) { return run_normal(k, k->rng, 0, 1); }
 
 /* --- bernoulli and dropout -------------------------------------------------------------------- */
 
@@ -248,6 +248,70 @@ static gd_status masked_scale_vector_run(gd_kernel_call *k) {
                           .scale = (float)o->scale,
                           .n = gd_numel(k->in[0].rank, k->in[0].dims)};
     gd_parallel_for(task_count(j.n), masked_scale_task, &j);
+    return GD_OK;
+}
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+static gd_rng rng_of_key(const gd_kernel_call *k) {
+    const int64_t *key = k->in[0].data;
+    return (gd_rng){(uint64_t)key[0], (uint64_t)key[1]};
+}
+
+typedef struct {
+    gd_rng rng;
+    void *y;
+    int64_t n;
+    uint64_t limit;
+} key_job;
+
+static void key_words_task(void *arg, int64_t task) {
+    const key_job *j = arg;
+    int64_t from = task * TASK_ELEMENTS,
+            to = from + TASK_ELEMENTS < j->n ? from + TASK_ELEMENTS : j->n;
+    for (; from < to; from += TILE) {
+        GD_TILE(uint32_t, words, TILE);
+        int64_t n = to - from < TILE ? to - from : TILE, *out = (int64_t *)j->y + from;
+        GD_ISA_CALL(gd_random_words)(j->rng, (uint64_t)from / 4, n, words);
+        for (int64_t i = 0; i < n; i++) out[i] = words[i];
+    }
+}
+
+/*kernel key_words.vector  rank 10  contiguous
+ * Blocks of random words, as vectors.
+ */
+static gd_status key_words_vector_run(gd_kernel_call *k) {
+    const gd_view *y = &k->out[0];
+    key_job j = {.rng = rng_of_key(k), .y = y->data, .n = gd_numel(y->rank, y->dims)};
+    gd_parallel_for(task_count(j.n), key_words_task, &j);
+    return GD_OK;
+}
+
+/*kernel key_normals.vector  rank 10  contiguous
+ * As normal.
+ */
+static gd_status key_normals_vector_run(gd_kernel_call *k) {
+    return run_normal(k, rng_of_key(k), 0, 1);
+}
+
+static void key_mask_task(void *arg, int64_t task) {
+    const key_job *j = arg;
+    const int64_t from = task * TASK_ELEMENTS,
+                  n = j->n - from < TASK_ELEMENTS ? j->n - from : TASK_ELEMENTS;
+    GD_ISA_CALL(gd_random_mask)(j->rng, (uint64_t)from / 4, n, j->limit, (uint8_t *)j->y + from);
+}
+
+/*kernel key_mask.vector  rank 10  contiguous
+ * Compares blocks of random words with the probability, as vectors.
+ */
+static gd_status key_mask_vector_run(gd_kernel_call *k) {
+    const gd_key_mask_options *o = k->attrs;
+    const gd_view *y = &k->out[0];
+    key_job j = {.rng = rng_of_key(k),
+                 .y = y->data,
+                 .n = gd_numel(y->rank, y->dims),
+                 .limit = gd_chance_limit(o->p)};
+    gd_parallel_for(task_count(j.n), key_mask_task, &j);
     return GD_OK;
 }
 

@@ -164,15 +164,15 @@ static size_t multinomial_workspace(const gd_kernel_call *call) {
     return (size_t)gd_cuda_count(&call->in[0]) * sizeof(double);
 }
 
-static gd_status run_multinomial(gd_kernel_call *call) {
-    const gd_multinomial_options *o = call->attrs;
+static gd_status draw_classes(gd_kernel_call *call, gd_cuda_rng rng, int64_t draws,
+                              bool replacement) {
     gd_device *d = call->device;
     gd_cuda_multinomial p = {.call = gd_cuda_call_of(call),
-                             .rng = rng_of_call(call),
+                             .rng = rng,
                              .weights = rows_of(&call->in[0]),
                              .y = rows_of(&call->out[0]),
-                             .draws = o->n,
-                             .replacement = o->replacement,
+                             .draws = draws,
+                             .replacement = replacement,
                              .sums = call->workspace,
                              .arrivals = call->workspace};
     p.rows = p.weights.dims[0];
@@ -180,7 +180,7 @@ static gd_status run_multinomial(gd_kernel_call *call) {
     const long long blocks = p.rows < MAX_ROWS ? p.rows : MAX_ROWS;
     gd_status status = gd_cuda_launch(d, &multinomial_sums, blocks, GD_CUDA_ROW_THREADS, &p);
     if (status != GD_OK) return status;
-    if (o->replacement) return gd_cuda_launch_each(d, &multinomial_draw, p.rows * p.draws, &p);
+    if (replacement) return gd_cuda_launch_each(d, &multinomial_draw, p.rows * p.draws, &p);
     status = gd_cuda_launch_each(d, &multinomial_arrivals, p.rows * p.classes, &p);
     if (status != GD_OK) return status;
     if (p.draws <= FEW_DRAWS)
@@ -188,12 +188,23 @@ static gd_status run_multinomial(gd_kernel_call *call) {
     return gd_cuda_launch_each(d, &multinomial_rank, p.rows * p.classes, &p);
 }
 
+static gd_status run_multinomial(gd_kernel_call *call) {
+    const gd_multinomial_options *o = call->attrs;
+    return draw_classes(call, rng_of_call(call), o->n, o->replacement);
+}
+
+static gd_status run_key_multinomial(gd_kernel_call *call) {
+    const gd_key_multinomial_options *o = call->attrs;
+    return draw_classes(call, rng_of_key(&call->in[1]), o->n, o->replacement);
+}
+
 /*kernel random_key.elements, key_words.elements, key_normals.elements, key_mask.elements,
  *        uniform.elements, rand_like.elements, normal.elements, randn_like.elements,
  *        randint.elements, bernoulli.elements, dropout_train.elements  checked  run run_OP
  * A thread computes a block of four random words and the elements that use them.
  */
-/*kernel multinomial.elements  checked  run run_multinomial  workspace multinomial_workspace
+/*kernel multinomial.elements, key_multinomial.elements  checked  run run_OP
+ *        workspace multinomial_workspace
  * Draws from the running sums of each row.
  */
 
