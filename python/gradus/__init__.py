@@ -16,23 +16,25 @@ import importlib as _importlib
 from gradus import _core
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # a type checker keeps the first meaning of a name, the interpreter the last
+if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
     from gradus._functions import *
     from gradus._core import (
         add as add, divide as divide, empty as empty, equal as equal, max as max, min as min, round as round,
         subtract as subtract, where as where)
     from gradus._nn_functions import *
-    from gradus._torch_functions import *
-    from gradus._torch_methods import *
-from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
+    from gradus._torch_functions import *  # type: ignore[assignment]
+    from gradus._torch_methods import *  # type: ignore[assignment]
+    from gradus._core import *  # type: ignore[assignment]
+else:  # and the interpreter the last
+    from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
+    from gradus import _methods  # noqa: F401 (adds methods to Tensor)
+    from gradus._torch_methods import *  # noqa: F401,F403 (PyTorch's functions, which are methods, too)
+    from gradus._torch_functions import *  # noqa: F401,F403
+    from gradus._nn_functions import *  # noqa: F401,F403
+    from gradus._core import add, divide, empty, equal, max, min, round, subtract, where  # noqa: F401 (the standard's)
+    from gradus._functions import *  # noqa: F401,F403 (the standard's)
 from gradus._core import __version__ as __version__
 from gradus._modes import *  # noqa: F401,F403
-from gradus import _methods  # noqa: F401 (adds methods to Tensor)
-from gradus._torch_methods import *  # noqa: F401,F403 (PyTorch's functions, which are methods, too)
-from gradus._torch_functions import *  # noqa: F401,F403
-from gradus._nn_functions import *  # noqa: F401,F403
-from gradus._core import add, divide, empty, equal, max, min, round, subtract, where  # noqa: F401 (the standard's)
-from gradus._functions import *  # noqa: F401,F403 (the standard's)
 
 e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 

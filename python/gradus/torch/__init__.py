@@ -15,10 +15,14 @@ from __future__ import annotations
 from gradus import _core
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # a type checker keeps the first meaning of a name, the interpreter the last
+if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
     from gradus._torch_functions import *
-    from gradus._torch_methods import *
-from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
+    from gradus._torch_methods import *  # type: ignore[assignment]
+    from gradus._core import *  # type: ignore[assignment]
+else:  # and the interpreter the last
+    from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
+    from gradus._torch_methods import *  # noqa: F401,F403 (functions that are methods, too)
+    from gradus._torch_functions import *  # noqa: F401,F403
 from gradus._core import __version__ as __version__
 from gradus._functions import (
     can_cast as can_cast, finfo as finfo, from_numpy as from_numpy, iinfo as iinfo, is_tensor as is_tensor,
@@ -31,10 +35,6 @@ from gradus._nn_functions import (
     max_pool3d as max_pool3d, pairwise_distance as pairwise_distance, pdist as pdist, pixel_shuffle as pixel_shuffle,
     pixel_unshuffle as pixel_unshuffle, poisson_nll_loss as poisson_nll_loss, prelu as prelu, relu_ as relu_,
     rrelu as rrelu, selu_ as selu_, threshold as threshold, triplet_margin_loss as triplet_margin_loss)
-
-if not TYPE_CHECKING:
-    from gradus._torch_methods import *  # noqa: F401,F403 (functions that are methods, too)
-    from gradus._torch_functions import *  # noqa: F401,F403
 
 
 class set_grad_enabled:
