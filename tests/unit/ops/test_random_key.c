@@ -276,6 +276,31 @@ TEST(a_step_is_folded_into_a_key_inside_a_plan) {
     }
 }
 
+static gd_tensor *add_noise(gd_tensors in, void *key) {
+    gd_tensor *noise = gd_randn(gd_dims(3), .key = gd_key_fold(key, in.at[1]));
+    return gd_dropout(gd_add(in.at[0], noise), .key = gd_key_fold(key, gd_neg(in.at[1])));
+}
+
+TEST(a_loop_of_a_graph_draws_the_same_bits_in_each_step) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *first = gd_ones(gd_dims(3)), *steps = gd_arange(1, 6, .dtype = GD_I64);
+    gd_tensor *px, *key, *y;
+    {
+        GD_GRAPH(graph);
+        px = gd_placeholder(gd_dims(5), .dtype = GD_I64);
+        key = gd_placeholder(gd_dims(2), .dtype = GD_I64);
+        y = gd_foldl(add_noise, first, gd_list(px), key);
+    }
+    gd_session *session = gd_session_new(graph);
+    for (uint64_t run = 0; run < 3; run++) {
+        gd_tensor *k = key_of(5, run);
+        gd_tensor *got = gd_session_run(session, gd_feed(px, steps, key, k), gd_list(y)).at[0];
+        CHECK_SAYING(tensors_same_bits(got, gd_foldl(add_noise, first, gd_list(steps), k)), "%s",
+                     gd_error_message());
+    }
+}
+
 /* --- failures --------------------------------------------------------------------------------- */
 
 TEST(a_wrong_key_fails_and_says_what_would_fit) {
