@@ -125,6 +125,9 @@ static void check_given_folder(const char *library) {
     CHECK(gd_add_library_folder("/does/not/exist") == GD_OK);
     CHECK(gd_add_library_folder(EMULATED) == GD_OK);
     check_ops("nothing");
+    GD_SCOPE;
+    gd_tensor *x = gd_to_device(gd_full(gd_dims(2, 2), 3, .dtype = GD_F64), cuda_open_device());
+    CHECK(gd_item(gd_sum(gd_matmul(x, x))) == 72); /* by cuBLASLt: our own fast kernel is for f32 */
     void *loaded = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
     CHECK_SAYING(loaded, "%s is not loaded", library);
     if (loaded) dlclose(loaded);
