@@ -182,6 +182,24 @@ class Libraries(unittest.TestCase):
                "try: gd.device('cuda')\nexcept gd.DeviceError: pass\nprint(before, 'gradus._cuda' in sys.modules)"
         self.assertEqual(run(code), (0, "False True"))
 
+    @unittest.skipUnless(os.path.exists(os.environ.get("GRADUS_EMULATED", "")) and not SANITIZED,
+                         "there is no emulated CUDA driver: the CUDA backend is not built")
+    def test_the_cuda_backend_takes_them_before_those_of_the_system(self):
+        emulated = os.environ["GRADUS_EMULATED"]
+        code = "import gradus as gd\nx = gd.ones(2, 2, dtype=gd.float64, device='cuda')\nprint((x @ x).sum().item(), x.device)\n" \
+               "print(sorted({line.split()[-1] for line in open('/proc/self/maps') if 'cublasLt' in line}))"
+        with tempfile.TemporaryDirectory() as home:
+            folder = pathlib.Path(home, "nvidia", "cu13", "lib")
+            folder.mkdir(parents=True)
+            wanted = os.path.realpath(f"{emulated}/libcublasLt.so.13")
+            (folder / "libcublasLt.so.13").symlink_to(wanted)
+            with mock.patch.dict(os.environ, {"LD_LIBRARY_PATH": f"{emulated}/no_cublasLt",
+                                              "PYTHONPATH": f"{home}:{os.environ.get('PYTHONPATH', '')}"}):
+                status, text = run(code)
+        self.assertEqual(status, 0, text)
+        self.assertEqual(text.splitlines()[0], "8.0 cuda:0")
+        self.assertIn(text.splitlines()[1], (str([wanted]), str([f"{folder}/libcublasLt.so.13"])))
+
     def test_headers_and_library_are_part_of_an_installed_package_only(self):
         folder = os.path.dirname(_core.__file__)
         if os.path.exists(os.path.join(folder, "include")):
