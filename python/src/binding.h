@@ -28,8 +28,7 @@ static inline void gdpy_set(PyObject **at, PyObject *o) {
 
 /* gradus.Tensor: holds a reference to a handle. */
 typedef struct gdpy_tensor {
-    PyObject_HEAD
-    gd_tensor *t;
+    PyObject_HEAD gd_tensor *t;
     PyObject *weak;
     bool known; /* in the table of gdpy_tensor_known */
 } gdpy_tensor;
@@ -54,7 +53,7 @@ int gdpy_make_known(PyObject *tensor);
 void gdpy_forget_known(gdpy_tensor *tensor); /* when a known object is freed */
 
 /* gradus.dtype objects: one for each dtype. They compare equal to their names. */
-PyObject *gdpy_dtype_object(gd_dtype dtype);      /* a new reference */
+PyObject *gdpy_dtype_object(gd_dtype dtype);       /* a new reference */
 int gdpy_dtype_from(PyObject *o, gd_dtype *dtype); /* 0 with an exception if it is none */
 
 /* "cuda:0" or a device object. NULL with an exception. */

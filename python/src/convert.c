@@ -30,7 +30,7 @@ int gdpy_to_number(PyObject *o, gd_number *number, gd_dtype *kind) {
 /* Nested sequences of numbers: their shape and dtype, and a row-major array of f64 or i64 elements. */
 typedef struct nested {
     gd_shape shape;
-    gd_dtype dtype; /* bool, i64 or f32: of the highest kind so far */
+    gd_dtype dtype;  /* bool, i64 or f32: of the highest kind so far */
     gd_dtype stored; /* the dtype of `data`: i64 or f64 */
     void *data;
     int64_t count, capacity;
@@ -39,14 +39,14 @@ typedef struct nested {
 
 static bool is_sequence(PyObject *o) {
     return PyList_Check(o) || PyTuple_Check(o) ||
-           (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) && !PyObject_CheckBuffer(o) &&
-            !gdpy_is_tensor(o) && !PyObject_HasAttrString(o, "__array__") &&
-            !PyObject_HasAttrString(o, "__dlpack__"));
+           (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) &&
+            !PyObject_CheckBuffer(o) && !gdpy_is_tensor(o) &&
+            !PyObject_HasAttrString(o, "__array__") && !PyObject_HasAttrString(o, "__dlpack__"));
 }
 
 static bool is_array(PyObject *o) {
-    return gdpy_is_tensor(o) || PyObject_CheckBuffer(o) || PyObject_HasAttrString(o, "__dlpack__") ||
-           PyObject_HasAttrString(o, "__array__");
+    return gdpy_is_tensor(o) || PyObject_CheckBuffer(o) ||
+           PyObject_HasAttrString(o, "__dlpack__") || PyObject_HasAttrString(o, "__array__");
 }
 
 static bool add_number(nested *n, PyObject *o) {
@@ -77,9 +77,10 @@ static bool add_number(nested *n, PyObject *o) {
 }
 
 static bool ragged(int depth, Py_ssize_t has, int64_t expected) {
-    PyErr_Format(gdpy_exception_of(GD_E_SHAPE),
-                 "the sequences have different lengths: at depth %d one has %zd entries, others have %lld",
-                 depth, has, (long long)expected);
+    PyErr_Format(
+        gdpy_exception_of(GD_E_SHAPE),
+        "the sequences have different lengths: at depth %d one has %zd entries, others have %lld",
+        depth, has, (long long)expected);
     return false;
 }
 

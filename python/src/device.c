@@ -6,8 +6,7 @@
 PyTypeObject *gdpy_device_type;
 
 typedef struct {
-    PyObject_HEAD
-    gd_device *device;
+    PyObject_HEAD gd_device *device;
 } device_object;
 
 PyObject *gdpy_device_object(gd_device *device) {
@@ -39,20 +38,22 @@ static bool add_cuda_folders(void) {
 gd_device *gdpy_device_from(PyObject *o) {
     if (Py_TYPE(o) == gdpy_device_type) return ((device_object *)o)->device;
     if (!PyUnicode_Check(o)) {
-        PyErr_Format(PyExc_TypeError, "a device is a str such as 'cpu' or 'cuda:0', or a gradus.device");
+        PyErr_Format(PyExc_TypeError,
+                     "a device is a str such as 'cpu' or 'cuda:0', or a gradus.device");
         return NULL;
     }
     const char *name = PyUnicode_AsUTF8AndSize(o, NULL);
     if (!name || (strncmp(name, "cuda", 4) == 0 && !add_cuda_folders())) return NULL;
     gd_device *device;
     Py_BEGIN_ALLOW_THREADS /* it may load a backend */
-    device = gd_device_get(name);
-    Py_END_ALLOW_THREADS
-    if (!device) gdpy_raise();
+        device = gd_device_get(name);
+    Py_END_ALLOW_THREADS if (!device) gdpy_raise();
     return device;
 }
 
-static const char *name_of(PyObject *self) { return gd_device_name(((device_object *)self)->device); }
+static const char *name_of(PyObject *self) {
+    return gd_device_name(((device_object *)self)->device);
+}
 
 static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     (void)type;
@@ -76,7 +77,8 @@ static Py_hash_t device_hash(PyObject *self) {
 static PyObject *device_compare(PyObject *self, PyObject *other, int op) {
     if (op != Py_EQ && op != Py_NE) return Py_NewRef(Py_NotImplemented);
     gd_device *device = NULL;
-    if (Py_TYPE(other) == gdpy_device_type || PyUnicode_Check(other)) device = gdpy_device_from(other);
+    if (Py_TYPE(other) == gdpy_device_type || PyUnicode_Check(other))
+        device = gdpy_device_from(other);
     PyErr_Clear();
     return PyBool_FromLong((device == ((device_object *)self)->device) == (op == Py_EQ));
 }
@@ -113,7 +115,8 @@ static PyType_Slot slots[] = {
     {Py_tp_richcompare, device_compare},
     {Py_tp_getset, properties},
     {Py_tp_methods, methods},
-    {Py_tp_doc, "device(type, index=None)\n--\n\nWhere a tensor is: device('cpu'), device('cuda:0')."},
+    {Py_tp_doc,
+     "device(type, index=None)\n--\n\nWhere a tensor is: device('cpu'), device('cuda:0')."},
     {0, NULL},
 };
 static PyType_Spec spec = {"gradus.device", sizeof(device_object), 0, Py_TPFLAGS_DEFAULT, slots};

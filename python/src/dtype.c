@@ -10,8 +10,7 @@
 PyTypeObject *gdpy_dtype_type;
 
 typedef struct {
-    PyObject_HEAD
-    gd_dtype dtype;
+    PyObject_HEAD gd_dtype dtype;
 } dtype_object;
 
 /* The names in Python; those of PyTorch that differ are aliases. */
@@ -19,9 +18,9 @@ static const struct {
     gd_dtype dtype;
     const char *name, *also;
 } names[] = {
-    {GD_BOOL, "bool", "bool_"},     {GD_U8, "uint8", ""},         {GD_I8, "int8", ""},
-    {GD_I32, "int32", "int"},       {GD_I64, "int64", "long"},    {GD_F16, "float16", "half"},
-    {GD_BF16, "bfloat16", ""},      {GD_F32, "float32", "float"}, {GD_F64, "float64", "double"},
+    {GD_BOOL, "bool", "bool_"}, {GD_U8, "uint8", ""},         {GD_I8, "int8", ""},
+    {GD_I32, "int32", "int"},   {GD_I64, "int64", "long"},    {GD_F16, "float16", "half"},
+    {GD_BF16, "bfloat16", ""},  {GD_F32, "float32", "float"}, {GD_F64, "float64", "double"},
 };
 enum { NAMES = sizeof names / sizeof *names };
 static PyObject *objects[GD_DTYPE_COUNT];
@@ -51,8 +50,9 @@ static gd_dtype from_object(PyObject *o) {
     if (PyUnicode_Check(o)) text = Py_NewRef(o);
     else if (PyObject_HasAttrString(o, "name")) text = PyObject_GetAttrString(o, "name");
     else if (PyType_Check(o)) text = PyObject_GetAttrString(o, "__name__"); /* numpy.float32 */
-    else if ((text = PyObject_Str(o)) && PyUnicode_Tailmatch(text, PyUnicode_InternFromString("torch."),
-                                                             0, PY_SSIZE_T_MAX, -1) > 0) {
+    else if ((text = PyObject_Str(o)) &&
+             PyUnicode_Tailmatch(text, PyUnicode_InternFromString("torch."), 0, PY_SSIZE_T_MAX,
+                                 -1) > 0) {
         gdpy_set(&text, PyUnicode_Substring(text, 6, PY_SSIZE_T_MAX));
     }
     gd_dtype dtype = GD_DTYPE_NONE;
@@ -68,10 +68,11 @@ static gd_dtype from_object(PyObject *o) {
 int gdpy_dtype_from(PyObject *o, gd_dtype *dtype) {
     *dtype = from_object(o);
     if (*dtype == GD_DTYPE_NONE)
-        PyErr_Format(gdpy_exception_of(GD_E_DTYPE),
-                     "%R is no dtype of Gradus: these are bool, uint8, int8, int32, int64, float16, "
-                     "bfloat16, float32 and float64",
-                     o);
+        PyErr_Format(
+            gdpy_exception_of(GD_E_DTYPE),
+            "%R is no dtype of Gradus: these are bool, uint8, int8, int32, int64, float16, "
+            "bfloat16, float32 and float64",
+            o);
     return *dtype != GD_DTYPE_NONE;
 }
 
@@ -94,7 +95,8 @@ static PyObject *dtype_compare(PyObject *self, PyObject *other, int op) {
 }
 static PyObject *dtype_reduce(PyObject *self, PyObject *none) {
     (void)none;
-    return PyUnicode_FromString(name_of(of(self))); /* pickles find the object by its name in gradus */
+    return PyUnicode_FromString(
+        name_of(of(self))); /* pickles find the object by its name in gradus */
 }
 
 static PyObject *get_itemsize(PyObject *self, void *none) {

@@ -16,7 +16,8 @@ static PyObject *files_save(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *path, *items; /* a list of pairs: a name and a tensor */
     int checksum;
-    if (!PyArg_ParseTuple(args, "OO!p", &path, (PyObject *)&PyList_Type, &items, &checksum)) return NULL;
+    if (!PyArg_ParseTuple(args, "OO!p", &path, (PyObject *)&PyList_Type, &items, &checksum))
+        return NULL;
     PyObject *text = path_text(path);
     if (!text) return NULL;
     const Py_ssize_t n = PyList_Size(items);
@@ -93,7 +94,8 @@ PyMethodDef gdpy_file_functions[] = {
     {"_autocast_begin", autocast_begin, METH_O, NULL},
     {"_autocast_end", autocast_end, METH_O, NULL},
     {"allow_tf32", allow_tf32, METH_O,
-     "allow_tf32(allow, /)\n--\n\nWhether products of f32 may round their operands to tf32 on NVIDIA's tensor cores. "
+     "allow_tf32(allow, /)\n--\n\nWhether products of f32 may round their operands to tf32 on "
+     "NVIDIA's tensor cores. "
      "Returns the setting before."},
     {NULL, NULL, 0, NULL},
 };

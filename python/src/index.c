@@ -50,8 +50,10 @@ static bool place_from(PyObject *key, gd_place *to) {
         return true;
     }
     if (PyFloat_Check(key) || PyUnicode_Check(key)) {
-        PyErr_Format(PyExc_IndexError, "%R is no index: use ints, slices, ..., None, and tensors or lists of "
-                     "integers or bools", key);
+        PyErr_Format(PyExc_IndexError,
+                     "%R is no index: use ints, slices, ..., None, and tensors or lists of "
+                     "integers or bools",
+                     key);
         return false;
     }
     if (!PyBool_Check(key) && !PySequence_Check(key) && PyIndex_Check(key)) { /* numpy.int64 */
@@ -90,7 +92,8 @@ static gd_shape turn_backward(gd_tensor *x, places *p) {
             const int64_t n = gd_tensor_dim(x, axis);
             int64_t first = place->start, stop = place->stop; /* as Python clips them */
             if (first == GD_UNSET) first = n - 1;
-            else first = first < 0 ? (first + n < 0 ? -1 : first + n) : (first >= n ? n - 1 : first);
+            else
+                first = first < 0 ? (first + n < 0 ? -1 : first + n) : (first >= n ? n - 1 : first);
             if (stop == GD_UNSET) stop = -1;
             else stop = stop < 0 ? (stop + n < 0 ? -1 : stop + n) : (stop >= n ? n - 1 : stop);
             *place = gd_range_by(n - 1 - first, n - 1 - stop, -place->step);
@@ -112,10 +115,11 @@ static bool fit_places(const gd_tensor *x, places *p) {
         else used += place->kind != GD_PLACE_NEWAXIS;
     }
     if (ellipses > 1)
-        PyErr_SetString(gdpy_exception_of(GD_E_INDEX), "an index has more than one ellipsis ('...')");
+        PyErr_SetString(gdpy_exception_of(GD_E_INDEX),
+                        "an index has more than one ellipsis ('...')");
     else if (used > gd_tensor_rank(x))
-        PyErr_Format(gdpy_exception_of(GD_E_INDEX), "%d indices for a tensor of %d dimensions", used,
-                     gd_tensor_rank(x));
+        PyErr_Format(gdpy_exception_of(GD_E_INDEX), "%d indices for a tensor of %d dimensions",
+                     used, gd_tensor_rank(x));
     return ellipses <= 1 && used <= gd_tensor_rank(x);
 }
 
@@ -126,7 +130,8 @@ static bool places_from(const gd_tensor *x, PyObject *key, places *p) {
     } else {
         const Py_ssize_t n = PyTuple_Size(key);
         if (n > MAX_PLACES) {
-            PyErr_Format(PyExc_IndexError, "an index has at most %d entries, not %zd", MAX_PLACES, n);
+            PyErr_Format(PyExc_IndexError, "an index has at most %d entries, not %zd", MAX_PLACES,
+                         n);
             return false;
         }
         for (p->count = 0; p->count < n; p->count++)
@@ -154,7 +159,8 @@ PyObject *gdpy_subscript(PyObject *self, PyObject *key) {
 
 /* x[places] = v with slices that run backward: x[places the other way] = v reversed there. */
 static gd_tensor *reverse_value(gdpy_call *c, gd_tensor *x, places *p, gd_tensor *v) {
-    turn_backward(x, p); /* to slices of the reversed axis, and from these to slices of the axis itself */
+    turn_backward(
+        x, p); /* to slices of the reversed axis, and from these to slices of the axis itself */
     gd_shape axes = {.form = 1};
     int axis = 0, result = 0, used = 0;
     for (int i = 0; i < p->count; i++)

@@ -12,7 +12,9 @@ static struct {
     size_t size, used;
 } table;
 
-static size_t hash(const gd_tensor *t) { return (size_t)((uintptr_t)t >> 4) * 0x9E3779B97F4A7C15u >> 16; }
+static size_t hash(const gd_tensor *t) {
+    return (size_t)((uintptr_t)t >> 4) * 0x9E3779B97F4A7C15u >> 16;
+}
 
 /* The slot of a handle, or the free one where it would be. */
 static size_t find(const gd_tensor *t) {

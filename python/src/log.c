@@ -76,7 +76,8 @@ static void log_message(gd_log_level level, const char *text, void *user) {
     pthread_mutex_unlock(&queue.lock);
     if (!kept) free(m);
     if (request && gdpy_alive() && Py_AddPendingCall(deliver, NULL) != 0) {
-        pthread_mutex_lock(&queue.lock); /* the interpreter's own queue is full: try with the next one */
+        pthread_mutex_lock(
+            &queue.lock); /* the interpreter's own queue is full: try with the next one */
         queue.requested = false;
         pthread_mutex_unlock(&queue.lock);
     }

@@ -15,7 +15,8 @@ const char *gdpy_site(void) {
     PyFrameObject *frame = PyEval_GetFrame(); /* borrowed */
     if (!frame || !site_texts) return NULL;
     PyCodeObject *code = PyFrame_GetCode(frame);
-    PyObject *file = PyObject_GetAttrString((PyObject *)code, "co_filename"), *text = NULL, *kept = NULL;
+    PyObject *file = PyObject_GetAttrString((PyObject *)code, "co_filename"), *text = NULL,
+             *kept = NULL;
     if (file) text = PyUnicode_FromFormat("%U:%d", file, PyFrame_GetLineNumber(frame));
     if (text) kept = PyDict_GetItemWithError(site_texts, text);
     if (text && !kept) {
@@ -40,8 +41,8 @@ static PyObject *convert(PyObject *args, PyObject *names, bool share) {
     PyObject *data, *dtype = Py_None, *device = Py_None, *copy = Py_None;
     int requires_grad = 0;
     static char *words[] = {"data", "dtype", "device", "requires_grad", "copy", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, names, "O|OOpO", words, &data, &dtype, &device, &requires_grad,
-                                     &copy))
+    if (!PyArg_ParseTupleAndKeywords(args, names, "O|OOpO", words, &data, &dtype, &device,
+                                     &requires_grad, &copy))
         return NULL;
     gd_dtype wanted = GD_DTYPE_NONE;
     if (dtype != Py_None && !gdpy_dtype_from(dtype, &wanted)) return NULL;
@@ -81,7 +82,8 @@ static PyObject *core_empty(PyObject *module, PyObject *args, PyObject *names) {
     PyObject *shape, *dtype = Py_None, *device = Py_None;
     int requires_grad = 0;
     static char *words[] = {"shape", "dtype", "device", "requires_grad", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, names, "O|OOp", words, &shape, &dtype, &device, &requires_grad))
+    if (!PyArg_ParseTupleAndKeywords(args, names, "O|OOp", words, &shape, &dtype, &device,
+                                     &requires_grad))
         return NULL;
     gd_shape dims;
     gd_dtype wanted = GD_F32;
@@ -183,10 +185,8 @@ static PyObject *core_synchronize(PyObject *module, PyObject *device) {
     gd_device *d = gdpy_device_from(device);
     if (!d) return NULL;
     gd_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = gd_synchronize(d);
-    Py_END_ALLOW_THREADS
-    if (status != GD_OK) return gdpy_raise();
+    Py_BEGIN_ALLOW_THREADS status = gd_synchronize(d);
+    Py_END_ALLOW_THREADS if (status != GD_OK) return gdpy_raise();
     return Py_NewRef(Py_None);
 }
 
@@ -299,7 +299,8 @@ static PyMethodDef functions[] = {
     {"is_grad_enabled", core_is_grad_enabled, METH_NOARGS,
      "is_grad_enabled()\n--\n\nWhether the tape records ops on this thread."},
     {"set_default_device", core_set_default_device, METH_O,
-     "set_default_device(device, /)\n--\n\nWhere this thread creates tensors: 'cuda'; None is 'cpu'."},
+     "set_default_device(device, /)\n--\n\nWhere this thread creates tensors: 'cuda'; None is "
+     "'cpu'."},
     {"get_default_device", core_default_device, METH_NOARGS,
      "get_default_device()\n--\n\nWhere this thread creates tensors."},
     {"synchronize", core_synchronize, METH_O,
@@ -327,7 +328,8 @@ static PyMethodDef functions[] = {
 /* Gradus keeps state of the process; a second interpreter would share it without a lock. */
 static int check_interpreter(void) {
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return 0;
-    PyErr_SetString(PyExc_ImportError, "gradus runs in the main interpreter only, not in subinterpreters");
+    PyErr_SetString(PyExc_ImportError,
+                    "gradus runs in the main interpreter only, not in subinterpreters");
     return -1;
 }
 
@@ -341,8 +343,9 @@ static int start(PyObject *module) {
     started = true;
     if (!site_texts && !(site_texts = PyDict_New())) return -1;
     running = true;
-    if (gdpy_errors_init(module) < 0 || gdpy_dtype_init(module) < 0 || gdpy_device_init(module) < 0 ||
-        gdpy_tensor_init(module) < 0 || gdpy_dlpack_init(module) < 0 || gdpy_log_init(module) < 0)
+    if (gdpy_errors_init(module) < 0 || gdpy_dtype_init(module) < 0 ||
+        gdpy_device_init(module) < 0 || gdpy_tensor_init(module) < 0 ||
+        gdpy_dlpack_init(module) < 0 || gdpy_log_init(module) < 0)
         return -1;
     if (PyModule_AddStringConstant(module, "__version__", gd_version()) < 0) return -1;
     if (PyModule_AddFunctions(module, gdpy_file_functions) < 0) return -1;

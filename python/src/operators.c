@@ -78,13 +78,13 @@ static PyObject *unary(PyObject *a, gd_tensor *(*op)(const char *, gd_tensor *))
     return gdpy_end(&c, op(c.site, x));
 }
 
-#define BINARY(name, op)                                                    \
-    static PyObject *name(PyObject *a, PyObject *b) {                       \
-        return binary(a, b, gd_##op##_at, gd_##op##_numbers_at);            \
+#define BINARY(name, op)                                         \
+    static PyObject *name(PyObject *a, PyObject *b) {            \
+        return binary(a, b, gd_##op##_at, gd_##op##_numbers_at); \
     }
-#define WRITTEN(name, op)                                                   \
-    static PyObject *name(PyObject *a, PyObject *b) {                       \
-        return written(a, b, gd_##op##__at, gd_##op##__numbers_at);         \
+#define WRITTEN(name, op)                                           \
+    static PyObject *name(PyObject *a, PyObject *b) {               \
+        return written(a, b, gd_##op##__at, gd_##op##__numbers_at); \
     }
 BINARY(add, add)
 BINARY(subtract, sub)
@@ -153,7 +153,8 @@ static int truth(PyObject *a) {
     if (!gd_tensor_is_symbol(t) && gd_tensor_numel(t) != 1) {
         PyErr_Format(gdpy_exception_of(GD_E_SHAPE),
                      "only a tensor of one element is true or false; this one has %lld: use "
-                     "x.any() or x.all()", (long long)gd_tensor_numel(t));
+                     "x.any() or x.all()",
+                     (long long)gd_tensor_numel(t));
         return -1;
     }
     PyObject *value = item(a);

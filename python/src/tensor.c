@@ -73,18 +73,19 @@ static PyObject *shape_tuple(const gd_tensor *t) {
     return tuple;
 }
 
-#define GETTER(name, expression)                              \
-    static PyObject *name(PyObject *self, void *none) {       \
-        (void)none;                                           \
-        gd_tensor *t = gdpy_tensor_of(self);                  \
-        return expression;                                    \
+#define GETTER(name, expression)                        \
+    static PyObject *name(PyObject *self, void *none) { \
+        (void)none;                                     \
+        gd_tensor *t = gdpy_tensor_of(self);            \
+        return expression;                              \
     }
 GETTER(get_shape, shape_tuple(t))
 GETTER(get_dtype, gdpy_dtype_object(gd_tensor_dtype(t)))
 GETTER(get_device, gdpy_device_object(gd_tensor_device(t)))
 GETTER(get_ndim, PyLong_FromLong(gd_tensor_rank(t)))
 GETTER(get_itemsize, PyLong_FromSize_t(gd_dtype_size(gd_tensor_dtype(t))))
-GETTER(get_nbytes, PyLong_FromLongLong(gd_tensor_numel(t) * (int64_t)gd_dtype_size(gd_tensor_dtype(t))))
+GETTER(get_nbytes,
+       PyLong_FromLongLong(gd_tensor_numel(t) * (int64_t)gd_dtype_size(gd_tensor_dtype(t))))
 GETTER(get_is_leaf, PyBool_FromLong(gd_tensor_is_leaf(t)))
 GETTER(get_is_symbol, PyBool_FromLong(gd_tensor_is_symbol(t)))
 GETTER(get_requires_grad, PyBool_FromLong(gd_tensor_requires_grad(t)))
@@ -151,7 +152,8 @@ PyObject *gdpy_item(PyObject *self) {
     const int64_t count = gd_tensor_is_symbol(t) ? 1 : gd_tensor_numel(t);
     if (count != 1) {
         PyErr_Format(gdpy_exception_of(GD_E_SHAPE),
-                     "only a tensor of one element is a number; this one has %lld", (long long)count);
+                     "only a tensor of one element is a number; this one has %lld",
+                     (long long)count);
         return NULL;
     }
     const bool wait = gd_data(t) == NULL; /* of another device */
@@ -209,7 +211,8 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *none) {
 /* --- text ------------------------------------------------------------------------------------- */
 
 static char *text_of(const gd_tensor *t) {
-    const gd_print_options o = {.precision = 4, .threshold = 1000, .edge_items = 3, .line_width = 75};
+    const gd_print_options o = {
+        .precision = 4, .threshold = 1000, .edge_items = 3, .line_width = 75};
     PyThreadState *released = PyEval_SaveThread();
     const size_t length = gd_to_text_with(t, NULL, 0, &o);
     char *text = malloc(length + 1);
@@ -239,8 +242,9 @@ static size_t element_length(const char *text) { return strcspn(text, "[] \n"); 
 static char *with_commas(const char *text) {
     char *out = malloc(9 * strlen(text) + 1), *to = out;
     int most = -1;
-    for (const char *at = text; *at; at += at[0] == '[' || at[0] == ']' || at[0] == ' ' || at[0] == '\n'
-                                                ? 1 : element_length(at)) {
+    for (const char *at = text; *at;
+         at +=
+         at[0] == '[' || at[0] == ']' || at[0] == ' ' || at[0] == '\n' ? 1 : element_length(at)) {
         const int digits = digits_behind_point(at, element_length(at));
         if (digits > most) most = digits;
     }
@@ -285,8 +289,10 @@ static PyObject *tensor_repr(PyObject *self) {
         gdpy_set(&o, PyUnicode_FromFormat("%U, dtype=%S", o, name));
         Py_XDECREF(name);
     }
-    if (o && strcmp(device, "cpu") != 0) gdpy_set(&o, PyUnicode_FromFormat("%U, device='%s'", o, device));
-    if (o && gd_tensor_requires_grad(t)) gdpy_set(&o, PyUnicode_FromFormat("%U, requires_grad=True", o));
+    if (o && strcmp(device, "cpu") != 0)
+        gdpy_set(&o, PyUnicode_FromFormat("%U, device='%s'", o, device));
+    if (o && gd_tensor_requires_grad(t))
+        gdpy_set(&o, PyUnicode_FromFormat("%U, requires_grad=True", o));
     if (o) gdpy_set(&o, PyUnicode_FromFormat("%U)", o));
     return o;
 }
@@ -299,7 +305,8 @@ static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *names
     PyObject *gradient = Py_None;
     int retain = -1, create = 0;
     static char *words[] = {"gradient", "retain_graph", "create_graph", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, names, "|Opp", words, &gradient, &retain, &create)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, names, "|Opp", words, &gradient, &retain, &create))
+        return NULL;
     gdpy_call c;
     gdpy_open(&c);
     gd_backward_options o = {.retain_graph = retain > 0, .create_graph = create != 0};
@@ -320,7 +327,9 @@ static PyObject *tensor_numel(PyObject *self, PyObject *none) {
     (void)none;
     return PyLong_FromLongLong(gd_tensor_numel(gdpy_tensor_of(self)));
 }
-static PyObject *tensor_dim(PyObject *self, PyObject *none) { return (void)none, get_ndim(self, NULL); }
+static PyObject *tensor_dim(PyObject *self, PyObject *none) {
+    return (void)none, get_ndim(self, NULL);
+}
 static PyObject *tensor_is_contiguous(PyObject *self, PyObject *none) {
     return (void)none, PyBool_FromLong(gd_tensor_is_contiguous(gdpy_tensor_of(self)));
 }
@@ -337,8 +346,8 @@ static PyObject *tensor_stride(PyObject *self, PyObject *args) {
     if (axis != Py_None) {
         if (!gdpy_int_from(axis, "the axis", &k)) return NULL;
         if (k >= -rank && k < rank) return PyLong_FromLongLong(gd_tensor_stride(t, (int)k));
-        PyErr_Format(gdpy_exception_of(GD_E_INDEX), "axis %lld of a tensor of %d dimensions", (long long)k,
-                     rank);
+        PyErr_Format(gdpy_exception_of(GD_E_INDEX), "axis %lld of a tensor of %d dimensions",
+                     (long long)k, rank);
         return NULL;
     }
     PyObject *tuple = PyTuple_New(rank);
@@ -359,7 +368,8 @@ static PyObject *tensor_as_subclass(PyObject *self, PyObject *type) {
 }
 static PyObject *tensor_requires_grad_(PyObject *self, PyObject *args) {
     PyObject *wanted = Py_True;
-    if (!PyArg_ParseTuple(args, "|O", &wanted) || set_requires_grad(self, wanted, NULL) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "|O", &wanted) || set_requires_grad(self, wanted, NULL) < 0)
+        return NULL;
     return Py_NewRef(self);
 }
 
@@ -403,8 +413,8 @@ static PyGetSetDef properties[] = {
     {"mT", get_t, NULL, "The last two axes transposed.", "mT"},
     {"is_leaf", get_is_leaf, NULL, "Whether no op on the tape computed the tensor.", NULL},
     {"is_symbol", get_is_symbol, NULL, "Whether it is a node of a graph, without data.", NULL},
-    {"requires_grad", get_requires_grad, set_requires_grad, "Whether backward computes a gradient for it.",
-     NULL},
+    {"requires_grad", get_requires_grad, set_requires_grad,
+     "Whether backward computes a gradient for it.", NULL},
     {"grad", get_grad, set_grad, "The gradient that backward has accumulated, or None.", NULL},
     {"__array_priority__", get_array_priority, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -426,11 +436,13 @@ static PyMethodDef methods[] = {
     {"data_ptr", tensor_data_ptr, METH_NOARGS,
      "data_ptr($self, /)\n--\n\nThe address of the first element in the memory of the CPU."},
     {"stride", tensor_stride, METH_VARARGS,
-     "stride($self, axis=None, /)\n--\n\nThe steps between elements along each axis, or along one."},
+     "stride($self, axis=None, /)\n--\n\nThe steps between elements along each axis, or along "
+     "one."},
     {"as_subclass", tensor_as_subclass, METH_O,
      "as_subclass($self, cls, /)\n--\n\nThe same tensor as an object of a subclass of Tensor."},
     {"requires_grad_", tensor_requires_grad_, METH_VARARGS,
-     "requires_grad_($self, requires_grad=True, /)\n--\n\nSets requires_grad, and returns the tensor."},
+     "requires_grad_($self, requires_grad=True, /)\n--\n\nSets requires_grad, and returns the "
+     "tensor."},
     {"__dlpack__", (PyCFunction)(void (*)(void))gdpy_dlpack, METH_VARARGS | METH_KEYWORDS, NULL},
     {"__dlpack_device__", gdpy_dlpack_device, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -465,8 +477,8 @@ static PyType_Spec spec = {"gradus.Tensor", sizeof(gdpy_tensor), 0,
 static int add_methods(PyMethodDef *rows) {
     for (; rows->ml_name; rows++) {
         PyObject *method = PyDescr_NewMethod(gdpy_tensor_type, rows);
-        const int failed =
-            !method || PyObject_SetAttrString((PyObject *)gdpy_tensor_type, rows->ml_name, method) < 0;
+        const int failed = !method || PyObject_SetAttrString((PyObject *)gdpy_tensor_type,
+                                                             rows->ml_name, method) < 0;
         Py_XDECREF(method);
         if (failed) return -1;
     }
