@@ -204,6 +204,7 @@ int main(int argc, char **argv) {
     if (argc - 3 > MAX_SOURCES) die("opgen", 0, "too many sources");
     for (int i = 3; i < argc; i++) read_source(argv[i]);
     resolve_factories();
+    resolve_python();
     check_kernels();
     write_header();
     write_layout();

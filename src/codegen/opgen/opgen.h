@@ -104,7 +104,9 @@ void write_kernel_tables(void);
 void print_kernel_words(void);
 void write_elementwise(void);
 void write_page(void);
+void resolve_python(void); /* before pages, which show the form of a call in Python, too */
 void write_python(void);
+void print_python_signature(FILE *out, const op *o);
 void write_counts(void);
 
 /* An expression that gets kernels (elementwise.c): that of an op, of a gradient or of a primitive.

@@ -42,6 +42,7 @@ static void print_section(FILE *out, const op *o) {
     fputs("### `", out);
     print_signature(out, r);
     fputs("`\n\n", out);
+    print_python_signature(out, o);
     if (visible_outputs(o) > 1) {
         fputs("Returns ", out);
         for (int k = 0, n = 0; k < r->n_outputs; k++)
@@ -116,7 +117,9 @@ void write_page(void) {
         "NULL; `xs...` is a list, `gd_list(a, b)`. An option that is one of several constants "
         "(`.reduction = GD_SUM`) is a word in text: `\"reduction=sum\"`. The headings are the "
         "families of "
-        "ops, which are folders of `src/ops`.\n\n",
+        "ops, which are folders of `src/ops`. A call in Python ([python.md](../guide/python.md)) "
+        "has "
+        "the options by the same names, or by those of its line.\n\n",
         out);
     const char *last = "";
     for (int s = 0; s < n_sources; s++) {

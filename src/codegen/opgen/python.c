@@ -400,10 +400,22 @@ static void print_entries(FILE *out, const function *f) {
 }
 
 static void print_text(FILE *out, const char *text) { /* a string's inside, in several lines */
-    for (const char *c = text; *c; c++)
-        if (*c == '\n') fputs("\\n\"\n     \"", out);
+    static const char *const words[][2] = {           /* of C, and of Python */
+                                           {"gd_dims(", "("},
+                                           {"NULL", "None"},
+                                           {"gd_", "gradus."}};
+    for (const char *c = text; *c; c++) {
+        const char *instead = NULL;
+        for (size_t i = 0; i < sizeof words / sizeof *words && !instead; i++)
+            if (strncmp(c, words[i][0], strlen(words[i][0])) == 0) {
+                instead = words[i][1];
+                c += strlen(words[i][0]) - 1;
+            }
+        if (instead) fputs(instead, out);
+        else if (*c == '\n') fputs("\\n\"\n     \"", out);
         else if (*c == '"' || *c == '\\') fprintf(out, "\\%c", *c);
         else fputc(*c, out);
+    }
 }
 
 static const char *default_of(const param *p) {
@@ -419,10 +431,9 @@ static const char *default_of(const param *p) {
     return text;
 }
 
-/* "name(x, /, axis=None)\n--\n\n" and the documentation. */
-static void print_docstring(FILE *out, const function *f, const char *name, bool method) {
-    const gd_record *r = &f->o->record;
-    fprintf(out, "\"%s(", name);
+/* "name(x, axis=None)" */
+static void print_signature(FILE *out, const function *f, const char *name, bool method) {
+    fprintf(out, "%s(", name);
     bool starred = false, optional = false;
     for (int i = 0; i < f->count; i++) {
         const param *p = &f->params[i];
@@ -444,7 +455,24 @@ static void print_docstring(FILE *out, const function *f, const char *name, bool
     if (f->creates)
         fprintf(out, "%s%sdevice=None, requires_grad=False", f->count ? ", " : "",
                 starred ? "" : "*, ");
-    fputs(")\\n--\\n\\n\"\n     \"", out);
+    fputc(')', out);
+}
+
+void print_python_signature(FILE *out, const op *o) {
+    for (int i = 0; i < n_functions; i++)
+        if (functions[i].o == o) {
+            fputs("Python: `gradus.", out);
+            print_signature(out, &functions[i], functions[i].names[0], false);
+            fputs("`\n\n", out);
+        }
+}
+
+/* The signature, as Python finds it, and the documentation. */
+static void print_docstring(FILE *out, const function *f, const char *name, bool method) {
+    const gd_record *r = &f->o->record;
+    fputc('"', out);
+    print_signature(out, f, name, method);
+    fputs("\\n--\\n\\n\"\n     \"", out);
     print_text(out, r->doc);
     for (int i = 0; i < f->count; i++) {
         const gd_op_attr *a = f->params[i].attr;
@@ -573,12 +601,15 @@ static void write_stubs(const char *file, bool methods) {
     finish_output();
 }
 
-void write_python(void) {
+void resolve_python(void) {
     for (int i = 0; i < n_ops; i++) {
         if (!is_function(ops[i])) continue;
         add_function(ops[i]);
         if (ops[i]->record.inplace_too) add_inplace(&functions[n_functions - 1]);
     }
+}
+
+void write_python(void) {
     FILE *out = begin_output("python_calls.c");
     fputs("/* Written by the build from the op records: the functions of the Python module. */\n"
           "#include <stddef.h>\n#include <string.h>\n\n#include \"call.h\"\n\n",
