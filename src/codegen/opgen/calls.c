@@ -99,7 +99,9 @@ static void print_call(FILE *out, const op *o, bool inplace) {
             fprintf(out, "%s.%s = ", n++ ? ", " : "", r->attrs[i].name);
             print_default(out, &r->attrs[i], FILLED);
         }
-        if (n == 0) fputc('0', out);
+        for (int i = 0; i < r->n_inputs; i++)
+            if (r->inputs[i].option)
+                fprintf(out, "%s.%s = NULL", n++ ? ", " : "", r->inputs[i].name);
         fputs("};\n", out);
         if (!inplace)
             fprintf(out, "gd_%s_options gd_%s_defaults(void) { return gd_%s_defaults_; }\n",
