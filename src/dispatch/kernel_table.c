@@ -1,10 +1,12 @@
 /* kernel_table.c - the kernel table: the kernels of each op for each kind of device, best first, and
  * the choice among them. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "core/fork.h"
 #include "gradus/testing.h"
 #include "dispatch/intern.h"
@@ -79,8 +81,15 @@ static void read_preferred(const char *text) {
     static char name[128];
     const int length = snprintf(name, sizeof name, "%s", text);
     char *dot = strchr(name, '.');
-    if (!dot || length >= (int)sizeof name) return;
-    *dot = 0;
+    if (dot) *dot = 0;
+    if (!dot || length >= (int)sizeof name || !gd_op_lookup(name)) {
+        gd_notice(GD_LOG_WARNING,
+                  "GRADUS_KERNELS is '%s'; it is 'reference', 'bodies', or an op and one of its "
+                  "kernels, as "
+                  "'conv2d.gemm'",
+                  text);
+        return;
+    }
     preferred_op = name;
     preferred_kernel = dot + 1;
 }
@@ -89,7 +98,7 @@ void gd_read_kernels(void) {
     const char *which = getenv("GRADUS_KERNELS");
     reference_only = which && strcmp(which, "reference") == 0;
     bodies_only = which && strcmp(which, "bodies") == 0;
-    if (which) read_preferred(which);
+    if (which && *which && !reference_only && !bodies_only) read_preferred(which);
     for (int f = 0; f < gd_op_file_count; f++)
         for (int i = 0; i < gd_op_files[f].count; i++) {
             const gd_op *op = gd_op_files[f].ops[i];
@@ -121,27 +130,46 @@ static bool takes_dtype(const gd_kernel *k, const gd_kernel_call *call) {
     return !k->dtypes || (k->dtypes >> call->out[0].dtype & 1);
 }
 
-/* Whether the preferred kernel comes after kernel i. */
-static bool is_passed_over(const gd_kernel_list *list, int i) {
-    for (i++; i < list->count; i++)
-        if (strcmp(list->entries[i]->op, preferred_op) == 0 &&
-            strcmp(list->entries[i]->variant, preferred_kernel) == 0)
-            return true;
-    return false;
+static bool is_preferred(const gd_kernel *k) {
+    return preferred_kernel && strcmp(k->op, preferred_op) == 0 &&
+           strcmp(k->variant, preferred_kernel) == 0;
 }
 
 /* Whether kernel i of the list can run the call. */
 static inline bool kernel_matches(const gd_kernel_list *list, int i, const gd_kernel_call *call) {
     const gd_kernel *k = list->entries[i];
-    if (preferred_kernel && is_passed_over(list, i)) return false;
     if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) return false;
     return takes_dtype(k, call) && (!k->match || k->match(call));
+}
+
+/* Says once that the op of GRADUS_KERNELS has no such kernel on a device. */
+static void say_unknown(const gd_kernel_list *list) {
+    static atomic_bool said;
+    char names[300] = "";
+    size_t used = 0;
+    for (int i = 0; i < list->count && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                                 list->entries[i]->variant);
+    if (!atomic_exchange(&said, true))
+        gd_notice(GD_LOG_WARNING, "GRADUS_KERNELS: %s has no kernel '%s' for %s; it has: %s",
+                  preferred_op, preferred_kernel, list->device, names);
+}
+
+/* The preferred kernel if it can run the call; NULL: another one runs. */
+static const gd_kernel *select_preferred(const gd_kernel_list *list, const gd_kernel_call *call) {
+    for (int i = 0; i < list->count; i++)
+        if (is_preferred(list->entries[i]))
+            return kernel_matches(list, i, call) ? list->entries[i] : NULL;
+    if (list->count && strcmp(list->entries[0]->op, preferred_op) == 0) say_unknown(list);
+    return NULL;
 }
 
 /* Kernels are registered before they are used, so reading takes no lock. */
 static const gd_kernel *select_kernel(gd_kernel_list *lists, const gd_kernel_call *call,
                                       const char *device) {
     const gd_kernel_list *list = find_kernels(lists, device);
+    const gd_kernel *k = preferred_kernel && list ? select_preferred(list, call) : NULL;
+    if (k) return k;
     for (int i = 0; list && i < list->count; i++)
         if (kernel_matches(list, i, call)) return list->entries[i];
     return NULL;
@@ -161,12 +189,14 @@ const gd_kernel *gd_kernel_select_next(const gd_op *op, const gd_kernel_call *ca
     gd_kernel_list *const lists[] = {call->each ? list_kernels : op->state->kernels,
                                      !call->each && op->ir ? elementwise_kernels : NULL,
                                      !call->each && op->fusion ? reduction_kernels : NULL};
-    bool passed = false; /* the kernel that declined */
+    bool passed =
+        is_preferred(call->kernel); /* the kernel that declined; a preferred one was first */
     for (int l = 0; l < 3; l++) {
         const gd_kernel_list *list = lists[l] ? find_kernels(lists[l], device) : NULL;
         for (int i = 0; list && i < list->count; i++)
             if (!passed) passed = list->entries[i] == call->kernel;
-            else if (kernel_matches(list, i, call)) return list->entries[i];
+            else if (!is_preferred(list->entries[i]) && kernel_matches(list, i, call))
+                return list->entries[i];
     }
     return NULL;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "clean_test.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
@@ -11,6 +12,11 @@
 static gd_tensors convolve(gd_tensors in, void *data) {
     (void)data;
     return gd_listed(gd_conv2d(in.at[0], in.at[1], NULL));
+}
+
+static gd_tensors convolve_each_channel(gd_tensors in, void *data) {
+    (void)data;
+    return gd_listed(gd_conv2d(in.at[0], in.at[1], NULL, .groups = 8));
 }
 
 /* `linear` needs row-major operands. */
@@ -70,7 +76,6 @@ CLEAN_TEST(a_preferred_kernel_runs_where_it_matches) {
         {"conv2d", "gemm", "  by gemm"},
         {"conv2d", "reference", "  by reference, with 3 copies of operands"},
         {"conv2d", "direct", "  by winograd: tiles 4x4"}, /* it does not match */
-        {"conv2d", "none", "  by winograd: tiles 4x4"},
         {"conv1d", "gemm", "  by winograd: tiles 4x4"},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
@@ -81,6 +86,31 @@ CLEAN_TEST(a_preferred_kernel_runs_where_it_matches) {
     }
     gd_set_kernel(NULL, NULL);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+CLEAN_TEST(where_a_preferred_kernel_does_not_match_the_usual_one_runs) {
+    GD_SCOPE;
+    gd_tensor *x = gd_ones(gd_dims(1, 8, 16, 16)), *w = gd_ones(gd_dims(8, 1, 3, 3));
+    gd_set_kernel("conv2d", "winograd"); /* it takes no groups */
+    char *text = plan_of(convolve_each_channel, x, w);
+    gd_set_kernel(NULL, NULL);
+    CHECK_SAYING(ends_with(step_line(text, "conv2d"), "  by direct"), "%s", text);
+    free(text);
+}
+
+CLEAN_TEST(an_unknown_preferred_kernel_is_a_warning_that_lists_those_that_exist) {
+    GD_SCOPE;
+    capture_log(GD_LOG_WARNING);
+    gd_set_kernel("relu6", "none"); /* of an op without kernels of its own: nothing is said */
+    gd_relu6(gd_ones(gd_dims(3)));
+    gd_set_kernel("softmax", "none");
+    for (int i = 0; i < 2; i++) gd_softmax(gd_ones(gd_dims(3)));
+    gd_set_kernel(NULL, NULL);
+    CHECK_SAYING(
+        captured.warnings == 1 &&
+            strstr(captured.text, "softmax has no kernel 'none' for cpu; it has: rows, reference"),
+        "%s", captured.text);
+    end_log_capture();
 }
 
 CLEAN_TEST(the_text_of_a_plan_counts_copies_of_operands) {
