@@ -109,7 +109,7 @@ GD_API const char *gd_op_onnx_name(const gd_op *op);
 GD_API const char *gd_op_caffe_name(const gd_op *op);
 /* Whether gradients flow through the op. */
 GD_API bool gd_op_differentiable(const gd_op *op);
-/* The kernels of an op on a kind of device, best first: "direct im2col reference". For logs. */
+/* The kernels of an op on a kind of device, best first: "direct winograd gemm reference". For logs. */
 GD_API const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size);
 
 /* How an op runs on a kind of device: "kernel" (it has its own), "expression" (the elementwise

@@ -11,7 +11,7 @@ enum { N_WAYS = sizeof ways / sizeof *ways };
 /* In-place variants run as the ops that they belong to. */
 static bool is_listed(const gd_op *op) { return !(gd_op_flags(op) & GD_OP_INPLACE); }
 
-/* The kernels, "direct im2col reference", or how the op runs without a kernel. */
+/* The kernels, "direct winograd gemm reference", or how the op runs without a kernel. */
 static const char *how_it_runs(const gd_op *op, const char *kind, char *text, size_t size) {
     const char *way = gd_op_runs_as(op, kind);
     return strcmp(way, "kernel") == 0 ? gd_op_kernels(op, kind, text, size) : way;

@@ -3,7 +3,7 @@
 
 enum { AXES = GD_CONV_AXES };
 
-/* Adds all products of the bilinear form (conv.h) to the tensor that `to` names. All
+/* Adds all products of the bilinear form (conv_problem.h) to the tensor that `to` names. All
  * tensors are row-major. Integers wrap. */
 #define DEFINE_ADD_PRODUCTS(name, type)                                                         \
     static void name(const gd_conv *c, gd_conv_direction to, type *x, type *w, type *y) {       \

@@ -326,7 +326,7 @@ static gd_status run_grad(gd_kernel_call *k, bool recompute_inner) {
 static gd_status attention_grad_blocks_run(gd_kernel_call *k) { return run_grad(k, false); }
 
 /*kernel attention_grad.half  rank 20  wide  dtypes f16 bf16  scratch attention_scratch
- * The same for f16 and bf16, without the saved y, which was rounded.
+ * attention_grad.blocks for f16 and bf16, without the saved y, which was rounded.
  */
 static bool attention_grad_half_match(const gd_kernel_call *k) {
     return attention_grad_blocks_match(k);

@@ -49,7 +49,7 @@ static size_t gemm_scratch(const gd_kernel_call *k) {
  */
 /*kernel conv_relu.gemm  rank 10  wide  run gemm_relu  dtypes f16 bf16 f32 f64
  *        workspace gemm_output_bytes  scratch gemm_scratch
- * The same; the epilogue applies relu.
+ * conv_forward.gemm with relu in the epilogue.
  */
 static size_t gemm_output_bytes(const gd_kernel_call *k) {
     const gd_conv_call call = conv_call_of(k, GD_CONV_TO_OUTPUT);
@@ -124,7 +124,7 @@ static void describe_winograd(const gd_kernel_call *k, gd_conv_direction directi
 /*kernel conv_relu.winograd  rank 20  wide  run wino_relu  dtypes f16 bf16 f32
  *        match wino_relu_matches  workspace wino_output_bytes  scratch gemm_scratch
  *        describe describe_wino_output
- * The same; the last transform applies relu.
+ * conv_forward.winograd with relu in the last transform.
  */
 static bool wino_output_matches(const gd_kernel_call *k) {
     return winograd_matches(k, GD_CONV_TO_OUTPUT);
@@ -197,7 +197,7 @@ static gd_status run_direct(const gd_kernel_call *k, gd_conv_direction direction
  */
 /*kernel conv_relu.direct  rank 30  wide  run direct_relu  dtypes f16 bf16 f32
  *        match direct_relu_matches  workspace direct_output_bytes
- * The same, with relu.
+ * conv_forward.direct with relu.
  */
 static bool direct_output_matches(const gd_kernel_call *k) {
     return direct_matches(k, GD_CONV_TO_OUTPUT);

@@ -72,7 +72,7 @@ static gd_status run_softmax(const gd_kernel_call *k, int64_t axis, bool logs, b
 }
 
 /*kernel softmax.rows  rank 10  wide
- * All floats; a task computes rows.
+ * All floats; a task computes rows, or columns if the axis is not the last.
  */
 static gd_status softmax_rows_run(gd_kernel_call *k) {
     const gd_softmax_options *o = k->attrs;
@@ -80,7 +80,7 @@ static gd_status softmax_rows_run(gd_kernel_call *k) {
 }
 
 /*kernel log_softmax.rows  rank 10  wide
- * All floats; a task computes rows.
+ * All floats; a task computes rows, or columns if the axis is not the last.
  */
 static gd_status log_softmax_rows_run(gd_kernel_call *k) {
     const gd_log_softmax_options *o = k->attrs;
@@ -88,7 +88,7 @@ static gd_status log_softmax_rows_run(gd_kernel_call *k) {
 }
 
 /*kernel softmax_grad.rows  rank 10  wide
- * All floats; a task computes rows.
+ * All floats; a task computes rows, or columns if the axis is not the last.
  */
 static gd_status softmax_grad_rows_run(gd_kernel_call *k) {
     const gd_softmax_grad_options *o = k->attrs;
@@ -96,7 +96,7 @@ static gd_status softmax_grad_rows_run(gd_kernel_call *k) {
 }
 
 /*kernel log_softmax_grad.rows  rank 10  wide
- * All floats; a task computes rows.
+ * All floats; a task computes rows, or columns if the axis is not the last.
  */
 static gd_status log_softmax_grad_rows_run(gd_kernel_call *k) {
     const gd_log_softmax_grad_options *o = k->attrs;
