@@ -8,10 +8,6 @@ from gradus._functions import cross, diff, matrix_transpose, tensordot, trace, v
 __all__ = ["cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "outer", "tensordot",
            "trace", "vecdot", "vector_norm"]
 
-_missing = ("cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matrix_rank", "pinv", "qr", "slogdet",
-            "solve", "svd", "svdvals")
-
-
 def diagonal(x, /, *, offset=0) -> _core.Tensor:
     """The diagonals of matrices."""
     return _core.diagonal(x, offset=offset, axis1=-2, axis2=-1)
@@ -46,6 +42,8 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro") -> _core.Tensor:
 
 
 def __getattr__(name) -> object:
-    if name in _missing:
+    from gradus import _missing
+
+    if name in _missing.linalg:
         raise AttributeError(f"gradus.linalg has no {name} yet (the array API standard has it)")
     raise AttributeError(f"module 'gradus.linalg' has no attribute '{name}'")

@@ -77,8 +77,17 @@ static PyObject *core_as_tensor(PyObject *module, PyObject *args, PyObject *name
     return (void)module, convert(args, names, true);
 }
 
+/* The shape may also be several numbers: empty(2, 3). */
 static PyObject *core_empty(PyObject *module, PyObject *args, PyObject *names) {
-    (void)module;
+    const Py_ssize_t n = PyTuple_Size(args);
+    bool numbers = n > 1;
+    for (Py_ssize_t i = 0; i < n && numbers; i++) numbers = PyLong_Check(PyTuple_GetItem(args, i));
+    if (numbers) {
+        PyObject *one = PyTuple_Pack(1, args);
+        PyObject *made = one ? core_empty(module, one, names) : NULL;
+        Py_XDECREF(one);
+        return made;
+    }
     PyObject *shape, *dtype = Py_None, *device = Py_None;
     int requires_grad = 0;
     static char *words[] = {"shape", "dtype", "device", "requires_grad", NULL};
