@@ -28,19 +28,21 @@ def _size(self):
 # --- data -----------------------------------------------------------------------------------------
 
 
+_np = None  # NumPy, when it is first used
+
+
 def numpy(self, *, force=False):
     """The tensor as a NumPy array, which shares its memory."""
-    import numpy as np
-
+    global _np
+    if _np is None:
+        import numpy as _np
     if force:
         self = self.detach().cpu()
-    if self.dtype == _core.bfloat16:
+    if self.dtype is _core.bfloat16 and not self.requires_grad and self.device.type == "cpu":
         import ml_dtypes
 
-        if self.requires_grad or self.device != "cpu":
-            return np.asarray(memoryview(self))  # fails, and says what to call
-        return np.asarray(memoryview(_core._half_bits(self))).view(ml_dtypes.bfloat16)
-    return np.asarray(memoryview(self))
+        return _np.asarray(memoryview(_core._half_bits(self))).view(ml_dtypes.bfloat16)
+    return _np.asarray(memoryview(self))  # fails where it cannot share, and says what to call
 
 
 def __array__(self, dtype=None, copy=None):
