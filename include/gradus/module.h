@@ -94,6 +94,17 @@ GD_API gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t 
  * returns 2 KiB of scratch memory, so that GD_CHILD can still write to it. */
 GD_API void *gd_module_self(gd_module *module);
 
+/* Gives a layer or a container a forward function of the program, with a struct, as gd_module_new
+ * does; its parts stay. The function may call gd_module_base_forward for the outputs that the
+ * module would have without it. `options` may name another type. */
+#define gd_module_override(module, forward, size, ...) \
+    GD_WITH_OPTIONS_(                                  \
+        gd_module_override_at(GD_HERE, module, forward, size, GD_MODULE_OPTIONS_(__VA_ARGS__)))
+GD_API gd_status gd_module_override_at(const char *site, gd_module *module, gd_forward forward,
+                                       size_t size, const gd_module_options *options);
+#define gd_module_base_forward(module, inputs) gd_module_base_forward_at(GD_HERE, module, inputs)
+GD_API gd_tensors gd_module_base_forward_at(const char *site, gd_module *module, gd_tensors inputs);
+
 /* Stores a child, a parameter or a buffer in a field of the module's struct and adds it to the
  * module under the name of the field. The module holds it until it is freed. The struct of a clone
  * has the cloned objects. */
@@ -126,6 +137,16 @@ GD_API gd_status gd_module_add_buffer_at(const char *site, gd_module *module, co
 #define gd_module_replace(...) gd_module_replace_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_module_replace_at(const char *site, gd_module *module, const char *path,
                                       gd_module *child);
+
+/* Removes a child, a parameter or a buffer of the module itself. */
+#define gd_module_remove(module, name) gd_module_remove_at(GD_HERE, module, name)
+GD_API gd_status gd_module_remove_at(const char *site, gd_module *module, const char *name);
+/* Puts another tensor in the place of a parameter or a buffer of the module itself. Optimizers and
+ * plans of the old one do not follow. */
+#define gd_module_set_tensor(module, name, tensor) \
+    gd_module_set_tensor_at(GD_HERE, module, name, tensor)
+GD_API gd_status gd_module_set_tensor_at(const char *site, gd_module *module, const char *name,
+                                         gd_tensor *tensor);
 
 /* --- containers ------------------------------------------------------------------------------- */
 
@@ -249,6 +270,15 @@ GD_API gd_module *gd_module_find_at(const char *site, gd_module *module, const c
 GD_API int gd_module_count(const gd_module *module);
 #define gd_module_at(module, index) gd_module_at_at(GD_HERE, module, index)
 GD_API gd_module *gd_module_at_at(const char *site, gd_module *module, int index);
+/* Part number `index` of the module itself, from 0, in the order of addition. Returns false beyond
+ * the last. The object belongs to the module. */
+typedef enum gd_part_kind { GD_PART_PARAMETER, GD_PART_BUFFER, GD_PART_CHILD } gd_part_kind;
+typedef struct gd_module_part {
+    gd_part_kind kind;
+    const char *name;
+    void *object; /* a gd_tensor, or the gd_module of a child; NULL: absent (a bias) */
+} gd_module_part;
+GD_API bool gd_module_part_at(const gd_module *module, int index, gd_module_part *part);
 /* Writes the name of a parameter or buffer in the tree to `text`; NULL if it is not in the tree. */
 GD_API const char *gd_module_name_of(gd_module *module, const gd_tensor *tensor, char *text,
                                      size_t size);
@@ -269,6 +299,8 @@ GD_API gd_status gd_module_apply_at(const char *site, gd_module *module, gd_modu
  * */
 GD_API void gd_module_train(gd_module *module);
 GD_API void gd_module_eval(gd_module *module);
+/* The mode of this module alone. */
+GD_API void gd_module_set_training(gd_module *module, bool training);
 /* Whether the module is in train mode. A trace records the result: the plan is used only in this
  * mode. NULL: the module whose function is running. */
 GD_API bool gd_module_is_training(gd_module *module);

@@ -74,6 +74,29 @@ gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
     return NULL;
 }
 
+gd_status gd_module_override_at(const char *site, gd_module *m, gd_forward forward, size_t size,
+                                const gd_module_options *options) {
+    GD_LIVE_AT(site, m);
+    options = options ? options : GD_MODULE_OPTIONS_();
+    if (!m || !forward || m->self)
+        return gd_report(site, gd_fail(m && forward ? GD_E_STATE : GD_E_ARGUMENT,
+                                       "gd_module_override: %s",
+                                       !m         ? "the module is NULL"
+                                       : !forward ? "the forward function is NULL"
+                                                  : "the module has a function of the program"));
+    const char *type = options->type ? gd_intern(options->type) : m->type;
+    void *self = type ? gd_calloc(1, size ? size : 1) : NULL;
+    if (!self) return gd_report(site, gd_no_memory(NULL, "for the struct of a module"));
+    m->type = type;
+    m->self = self;
+    m->self_size = size;
+    m->forward = forward;
+    m->destroy = options->destroy;
+    m->clone = options->clone;
+    m->revision++;
+    return GD_OK;
+}
+
 /* Programs write to the struct even if the module is NULL: they get scratch memory then. */
 void *gd_module_self(gd_module *m) {
     GD_LIVE(m);
@@ -208,7 +231,7 @@ void gd_module_remove_last(gd_module *m) {
     gd_object_release(e->object);
 }
 
-gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, void *field) {
+static gd_status check_parameter(const gd_module *m, const char *name, gd_tensor *t) {
     char text[160];
     if (t && t->kind == GD_FAILED) return gd_failure();
     if (t && t->kind != GD_VALUE)
@@ -226,6 +249,11 @@ gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, 
                        "%s: the parameter '%s' is the result of recorded ops, not a leaf; "
                        "write gd_detach(...)",
                        m->type, field_name(name ? name : ""));
+    return GD_OK;
+}
+
+gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, void *field) {
+    GD_TRY(check_parameter(m, name, t));
     GD_TRY(gd_module_put(m, GD_A_PARAMETER, name, t, field));
     if (t) t->requires_grad = !m->frozen;
     return GD_OK;
@@ -259,15 +287,94 @@ gd_status gd_module_add_parameter_at(const char *site, gd_module *m, const char 
                         m ? gd_module_put_parameter(m, name, t, field) : GD_OK);
 }
 
+static gd_status check_buffer(const char *name, const gd_tensor *t) {
+    if (t && t->kind == GD_FAILED) return gd_failure();
+    if (t && t->kind != GD_VALUE)
+        return gd_fail(GD_E_STATE,
+                       "gd_module_add_buffer: '%s' is a symbol; a buffer is an eager tensor",
+                       field_name(name ? name : ""));
+    return GD_OK;
+}
+
 gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
                                   void *field) {
     GD_LIVE_AT(site, m);
-    gd_status status = GD_OK;
-    if (t && t->kind == GD_FAILED) status = gd_failure();
-    else if (t && t->kind != GD_VALUE)
-        status = gd_fail(GD_E_STATE,
-                         "gd_module_add_buffer: '%s' is a symbol; a buffer is an eager tensor",
-                         field_name(name ? name : ""));
+    gd_status status = check_buffer(name, t);
     if (m && status == GD_OK) status = gd_module_put(m, GD_A_BUFFER, name, t, field);
     return report_added(site, m, "gd_module_add_buffer", status);
+}
+
+/* --- parts ------------------------------------------------------------------------------------ */
+
+bool gd_module_part_at(const gd_module *m, int index, gd_module_part *part) {
+    GD_LIVE(m);
+    if (!m || index < 0 || index >= m->count) return false;
+    static const gd_part_kind kinds[] = {
+        [GD_A_PARAMETER] = GD_PART_PARAMETER,
+        [GD_A_BUFFER] = GD_PART_BUFFER,
+        [GD_A_CHILD] = GD_PART_CHILD,
+    };
+    const gd_entry *e = &m->entries[index];
+    *part = (gd_module_part){kinds[e->kind], e->name, e->object};
+    return true;
+}
+
+static gd_status no_such_part(const char *what, const gd_module *m, const char *name) {
+    if (!m) return gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
+    return gd_fail(GD_E_ARGUMENT, "%s: the module '%s' has no part '%s'", what, m->type,
+                   name ? name : "NULL");
+}
+
+/* The struct's field shows what the entry has. */
+static void set_field(gd_module *m, const gd_entry *e, void *object) {
+    if (e->field >= 0) memcpy((char *)m->self + e->field, &object, sizeof object);
+}
+
+static gd_status remove_part(gd_module *m, const char *name) {
+    const int at = m && name ? gd_entry_number(&m->numbers, name) : -1;
+    if (at < 0) return no_such_part("gd_module_remove", m, name);
+    if (m->n_rows)
+        return gd_fail(GD_E_STATE,
+                       "gd_module_remove: the layers of a gd_nn_net read each other's "
+                       "outputs; '%s' can only be replaced",
+                       name);
+    gd_entry e = m->entries[at];
+    gd_name_map_remove(&m->numbers, e.name);
+    memmove(&m->entries[at], &m->entries[at + 1], (size_t)(--m->count - at) * sizeof e);
+    for (int i = at; i < m->count; i++) { /* both had room for one entry more */
+        gd_set_entry_number(&m->numbers, m->entries[i].name, i);
+        if (m->entries[i].kind == GD_A_CHILD && m->entries[i].object)
+            gd_map_put(&m->children, m->entries[i].object, i);
+    }
+    m->n_children -= e.kind == GD_A_CHILD;
+    set_field(m, &e, NULL);
+    gd_object_release(e.object);
+    m->revision++;
+    gd_module_changed();
+    return GD_OK;
+}
+
+gd_status gd_module_remove_at(const char *site, gd_module *m, const char *name) {
+    GD_LIVE_AT(site, m);
+    return gd_report(site, remove_part(m, name));
+}
+
+static gd_status set_tensor(gd_module *m, const char *name, gd_tensor *t) {
+    gd_entry *e = m && name ? gd_module_entry(m, name) : NULL;
+    if (!e || e->kind == GD_A_CHILD) return no_such_part("gd_module_set_tensor", m, name);
+    if (e->kind == GD_A_PARAMETER) GD_TRY(check_parameter(m, name, t));
+    else GD_TRY(check_buffer(name, t));
+    if (t) gd_object_retain(&t->object);
+    set_field(m, e, t);
+    gd_object_release(e->object);
+    e->object = t ? &t->object : NULL;
+    if (t && e->kind == GD_A_PARAMETER) t->requires_grad = !m->frozen;
+    m->revision++;
+    gd_module_changed();
+    return GD_OK;
+}
+
+gd_status gd_module_set_tensor_at(const char *site, gd_module *m, const char *name, gd_tensor *t) {
+    GD_LIVE_AT(site, m);
+    return gd_report(site, set_tensor(m, name, t));
 }

@@ -45,7 +45,8 @@ struct gd_module {
     void *op_options;
     bool built; /* it has its parameters */
 
-    /* a user-defined module, or a container */
+    /* a user-defined module, or a container; a layer or container whose function a program
+     * overrides has both */
     gd_forward forward;
     void *self;
     size_t self_size;

@@ -171,14 +171,28 @@ static gd_tensors call_function(gd_module *m, gd_tensors in) {
     return m->forward(gd_list_for(GD_READER_MODULE, in), m->self);
 }
 
-static gd_tensors compute_outputs(gd_module *m, gd_tensors in) {
+/* The outputs without the program's function. */
+static gd_tensors own_outputs(gd_module *m, gd_tensors in) {
     const gd_layer_rules *rules = m->factory ? m->factory->rules : NULL;
     if (rules) return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in);
     if (m->contained) return m->contained(m, in);
-    if (m->forward) return call_function(m, in);
     gd_report(NULL,
               gd_fail(GD_E_STATE,
                       "it only contains modules and has no forward function; call its parts"));
+    return gd_list_of_errors(1);
+}
+
+static gd_tensors compute_outputs(gd_module *m, gd_tensors in) {
+    return m->forward ? call_function(m, in) : own_outputs(m, in);
+}
+
+gd_tensors gd_module_base_forward_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_LIVE_AT(site, m);
+    GD_CALLED_FROM(site);
+    gd_status status = m ? check_inputs(m, in) : gd_fail(GD_E_ARGUMENT, "the module is NULL");
+    if (status == GD_OK && !m->built) status = gd_layer_build_for(m, in);
+    if (status == GD_OK) return own_outputs(m, in);
+    gd_report(site, status);
     return gd_list_of_errors(1);
 }
 
@@ -198,10 +212,11 @@ static gd_status check_outputs(const gd_module *m, gd_tensors out, gd_status bef
 static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
     GD_TRY(gd_check_stack());
     GD_TRY(gd_trace_record_value(&m->object, &m->revision));
-    GD_TRY(check_inputs(m, in));
+    const bool own = !m->forward; /* another function may take other inputs */
+    if (own) GD_TRY(check_inputs(m, in));
     gd_this_thread.module_frame->n_in = in.count;
     if (m->n_hooks) GD_TRY(call_hooks(m, true, in, (gd_tensors){NULL, 0}, &in));
-    if (!m->built) GD_TRY(gd_layer_build_for(m, in));
+    if (own && !m->built) GD_TRY(gd_layer_build_for(m, in));
     const gd_status failed = gd_error_status(); /* a failure before this call */
     *out = compute_outputs(m, in);
     GD_TRY(check_outputs(m, *out, failed));

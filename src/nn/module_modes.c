@@ -37,6 +37,10 @@ void gd_module_eval(gd_module *m) {
     GD_LIVE(m);
     set_modes(m, 0);
 }
+void gd_module_set_training(gd_module *m, bool training) {
+    GD_LIVE(m);
+    if (m) m->training = training;
+}
 
 static gd_status set_requires_grad(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder;
