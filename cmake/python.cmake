@@ -16,7 +16,7 @@ endif()
 set(GRADUS_HAS_PYTHON ON)
 
 file(GLOB PYTHON_SOURCES CONFIGURE_DEPENDS python/src/*.c)
-add_library(gradus_python MODULE ${PYTHON_SOURCES} ${GEN}/python_calls.c)
+add_library(gradus_python MODULE ${PYTHON_SOURCES} ${GEN}/python_calls.c ${GEN}/python_constructors.c)
 add_dependencies(gradus_python generate)
 target_include_directories(gradus_python PRIVATE python/src ${Python_INCLUDE_DIRS})
 target_link_libraries(gradus_python PRIVATE gradus gradus_flags)

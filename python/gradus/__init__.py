@@ -38,7 +38,7 @@ from gradus._modes import *  # noqa: F401,F403
 
 e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 
-_submodules = ("linalg", "torch")
+_submodules = ("linalg", "nn", "torch")
 
 
 def get_include() -> str:

@@ -48,9 +48,15 @@ PyObject *gdpy_wrap(gd_tensor *t);
 
 /* The same, but two wraps of one handle give one object while it lives: parameters, gradients. */
 PyObject *gdpy_wrap_known(gd_tensor *t);
-/* Makes an object the one of its handle. */
-int gdpy_make_known(PyObject *tensor);
-void gdpy_forget_known(gdpy_tensor *tensor); /* when a known object is freed */
+/* The same for a parameter of a module, whose object is of the class gradus.nn.Parameter. */
+PyObject *gdpy_wrap_parameter(gd_tensor *t);
+extern PyTypeObject *gdpy_parameter_type; /* NULL: gradus.nn is not there yet */
+/* That one object if there is one, otherwise a new Tensor that is not entered. */
+PyObject *gdpy_wrap_again(gd_tensor *t);
+/* Makes a Tensor or another object the one of its handle. */
+int gdpy_make_known(PyObject *o);
+void gdpy_forget_known(PyObject *o);           /* when a known object is freed */
+PyObject *gdpy_find_known(const void *handle); /* borrowed; NULL: there is none */
 
 /* gradus.dtype objects: one for each dtype. They compare equal to their names. */
 PyObject *gdpy_dtype_object(gd_dtype dtype);       /* a new reference */

@@ -1,5 +1,5 @@
 /* call.c - arguments and results of generated functions. */
-#include "call.h"
+#include "object.h"
 
 #include <string.h>
 
@@ -187,6 +187,7 @@ static bool store(gdpy_call *c, const gdpy_param *p, char *frame, PyObject *o) {
     void *to = frame + p->offset;
     if (p == c->function->params) c->first = o;
     if (o == Py_None) {
+        if (p->flags & GDPY_INFERRED) return *(int64_t *)to = GD_ANY, true;
         if (!(p->flags & GDPY_REQUIRED)) return true;
         PyErr_Format(PyExc_TypeError, "%s() needs the argument '%s', not None", c->function->name,
                      p->name);
@@ -230,6 +231,9 @@ static bool store(gdpy_call *c, const gdpy_param *p, char *frame, PyObject *o) {
         c->has_device = true;
         return gd_set_default_device(device) == GD_OK || (gdpy_raise(), false);
     }
+    case GDPY_NEW_DTYPE: return gdpy_dtype_from(o, &c->dtype);
+    case GDPY_PARAMETERS: return gdpy_parameters_from(c, o, to);
+    case GDPY_OPTIMIZER_OF: return (*(void **)to = gdpy_handle(o, GDPY_OPTIMIZER, p->name)) != NULL;
     }
     return false;
 }

@@ -36,13 +36,17 @@ typedef enum gdpy_kind {
     GDPY_FLOATS,
     GDPY_DEVICE,        /* where a new tensor goes */
     GDPY_REQUIRES_GRAD, /* a new tensor is a leaf that requires a gradient */
+    GDPY_NEW_DTYPE,     /* dtype of the parameters of a new layer */
+    GDPY_PARAMETERS,    /* gdpy_parameters (object.h) */
+    GDPY_OPTIMIZER_OF,  /* gd_optimizer *: of a schedule */
 } gdpy_kind;
 
 enum {
-    GDPY_REQUIRED = 1, /* without it the call fails; others may be None, which is their default */
-    GDPY_STAR = 2,     /* takes all positional numbers that are left: reshape(x, 2, 3) */
-    GDPY_KEYWORD = 4,  /* is given by name only */
-    GDPY_DECIDES = 8,  /* an operand whose dtype counts for the result */
+    GDPY_REQUIRED = 1,  /* without it the call fails; others may be None, which is their default */
+    GDPY_STAR = 2,      /* takes all positional numbers that are left: reshape(x, 2, 3) */
+    GDPY_KEYWORD = 4,   /* is given by name only */
+    GDPY_DECIDES = 8,   /* an operand whose dtype counts for the result */
+    GDPY_INFERRED = 16, /* None is GD_ANY: a size that the first call tells */
 };
 
 typedef struct gdpy_param {
@@ -72,6 +76,7 @@ typedef struct gdpy_call {
     PyThreadState *released;  /* the GIL is released */
     gd_device *device_before; /* the default device, if the call has another */
     const gdpy_function *function;
+    gd_dtype dtype;   /* of GDPY_NEW_DTYPE */
     int64_t elements; /* of all tensors among the arguments */
     bool numbers;     /* a number is among the operands: the call is gd_NAME_numbers_at */
     bool other_device, has_device;

@@ -3,7 +3,7 @@
  * Each status has a class, which is also the class that Python has for such a mistake: a gradus.ShapeError
  * is a ValueError. All of them are gradus.Error.
  */
-#include "binding.h"
+#include "object.h"
 
 static PyObject *error_class; /* gradus.Error */
 
@@ -61,7 +61,11 @@ PyObject *gdpy_exception_of(gd_status status) {
 PyObject *gdpy_raise(void) {
     if (!PyErr_Occurred()) {
         const gd_status status = gd_error_status();
-        if (status == GD_OK) PyErr_SetString(error_class, "the call has failed");
+        PyObject *kept = gdpy_kept_exception();
+        if (kept) {
+            PyErr_SetObject((PyObject *)Py_TYPE(kept), kept);
+            Py_DECREF(kept);
+        } else if (status == GD_OK) PyErr_SetString(error_class, "the call has failed");
         else PyErr_SetString(gdpy_exception_of(status), gd_error_message());
     }
     gd_clear_error();

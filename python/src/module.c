@@ -1,5 +1,5 @@
 /* module.c - the module gradus._core: its functions, and its start. */
-#include "call.h"
+#include "object.h"
 
 #include <string.h>
 
@@ -354,7 +354,10 @@ static int start(PyObject *module) {
     running = true;
     if (gdpy_errors_init(module) < 0 || gdpy_dtype_init(module) < 0 ||
         gdpy_device_init(module) < 0 || gdpy_tensor_init(module) < 0 ||
-        gdpy_dlpack_init(module) < 0 || gdpy_log_init(module) < 0)
+        gdpy_dlpack_init(module) < 0 || gdpy_log_init(module) < 0 ||
+        gdpy_objects_init(module) < 0 || gdpy_tree_init(module) < 0 ||
+        PyModule_AddFunctions(module, gdpy_module_functions) < 0 ||
+        PyModule_AddFunctions(module, gdpy_optim_functions) < 0)
         return -1;
     if (PyModule_AddStringConstant(module, "__version__", gd_version()) < 0) return -1;
     if (PyModule_AddFunctions(module, gdpy_file_functions) < 0) return -1;

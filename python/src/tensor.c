@@ -30,7 +30,7 @@ static void tensor_dealloc(PyObject *self) {
     gdpy_tensor *o = gdpy_tensor_data(self);
     PyTypeObject *type = Py_TYPE(self);
     if (o->weak) PyObject_ClearWeakRefs(self);
-    if (o->known) gdpy_forget_known(o);
+    if (o->known) gdpy_forget_known(self);
     gd_release(o->t);
     freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
     free_object(self);

@@ -454,6 +454,14 @@ static const factory *last_variant(const factory *m) {
     return m;
 }
 
+void each_factory(void (*visit)(const factory_view *f)) {
+    for (int i = 0; i < n_factories; i++) {
+        const factory *m = factories[i];
+        visit(&(factory_view){m->kind->word, m->kind->file, m->full, &m->record, m->source->path,
+                              m->line});
+    }
+}
+
 void print_factories(FILE *out, const source *s) {
     for (int i = 0; i < n_factories; i++) {
         factory *m = factories[i];

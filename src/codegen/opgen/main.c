@@ -214,6 +214,7 @@ int main(int argc, char **argv) {
     write_page();
     write_factories();
     write_python();
+    write_python_objects();
     write_counts();
     return 0;
 }

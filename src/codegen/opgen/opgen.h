@@ -23,6 +23,7 @@
  *     gradus/KINDs.h    the constructors of layers, optimizers ...; KINDs.md: their reference pages
  *     factory_calls.c     the functions behind the constructors, and the table of their records
  *     python_calls.c    the functions and methods of the Python module
+ *     python_constructors.c   the constructors of layers, optimizers ... in Python
  *     counts.txt        the numbers of ops, layers and so on, for README.md
  *
  * A file is written only if its content changes, so that an edit rebuilds little.
@@ -107,6 +108,14 @@ void write_page(void);
 void resolve_python(void); /* before pages, which show the form of a call in Python, too */
 void write_python(void);
 void print_python_signature(FILE *out, const op *o);
+void write_python_objects(void); /* constructors of layers, optimizers ... (python_objects.c) */
+/* Shared by both: the inside of a string in Python's words; the default of an option in Python; its
+ * kind in gdpy_kind and its type in a stub; other names of an argument, each followed by a space. */
+void print_python_text(FILE *out, const char *text);
+const char *python_default(const gd_op_attr *attr);
+const char *python_kind(const gd_op_attr *attr);
+void print_python_type(FILE *out, const char *kind, const char *words);
+const char *python_equal_names(const gd_record *r, const char *name, bool first);
 void write_counts(void);
 
 /* An expression that gets kernels (elementwise.c): that of an op, of a gradient or of a primitive.
@@ -144,6 +153,15 @@ void resolve_factories(void);
 void each_factory_attr(void (*look)(const gd_op_attr *attr, const char *path, int line));
 void print_factories(FILE *out, const source *s);
 void write_factories(void);
+/* What other files of the generator read of a record of factories.c. */
+typedef struct factory_view {
+    const char *kind, *plural; /* "layer", "layers" */
+    const char *full;          /* "nn_linear" */
+    const gd_record *record;
+    const char *path;
+    int line;
+} factory_view;
+void each_factory(void (*visit)(const factory_view *f));
 void print_factory_words(void);
 void print_factory_counts(FILE *out);
 

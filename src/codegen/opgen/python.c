@@ -16,7 +16,7 @@
  *     python (x, weight=w, padding|pad_mode)       a str for padding is the option pad_mode
  *     python (x, alpha, inplace)                   inplace=True: calls the form that writes x
  *
- * Some names mean the same everywhere and need no line: axis and dim, keepdim and keepdims (equal_names). */
+ * Some names mean the same everywhere and need no line: axis and dim, keepdim and keepdims (python_equal_names). */
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
@@ -62,7 +62,7 @@ static const gd_op_attr *find_attr(const gd_record *r, const char *name) {
 }
 
 /* Names that mean the same, each followed by a space. */
-static const char *equal_names(const gd_record *r, const char *name, bool first) {
+const char *python_equal_names(const gd_record *r, const char *name, bool first) {
     static const char *const pairs[][2] = {
         {"axis", "dim "},        {"axes", "dims axis dim "}, {"keepdim", "keepdims "},
         {"dims", "shape size "}, {"xs", "tensors arrays "},  {"w", "weight "},
@@ -103,7 +103,7 @@ static param *add_param(function *f, const char *theirs, const char *ours) {
     for (const param *q = f->params; q < p; q++)
         if (q->input == p->input && q->attr == p->attr && (p->input || p->attr))
             die(f->o->source->path, f->o->line, "line python: '%s' is there twice", ours);
-    const char *also = equal_names(&f->o->record, ours, p == f->params);
+    const char *also = python_equal_names(&f->o->record, ours, p == f->params);
     if (strcmp(theirs, "keepdim") == 0) theirs = "keepdims"; /* as in the standard */
     snprintf(p->name, sizeof p->name, "%s", theirs);
     snprintf(p->also, sizeof p->also, "%s%s%s", strcmp(theirs, ours) ? ours : "",
@@ -217,10 +217,14 @@ static void add_inplace(const function *of) {
 
 /* --- code ------------------------------------------------------------------------------------- */
 
-static const char *kind_of(const function *f, const param *p) {
+const char *python_kind(const gd_op_attr *attr) {
     static const char *const attrs[] = {"INT",   "FLOAT",  "BOOL", "INTS",   "SHAPE", "WORD",
                                         "DTYPE", "STRING", "INT",  "NUMBER", "FLOATS"};
-    if (p->attr) return attrs[p->attr->type];
+    return attrs[attr->type];
+}
+
+static const char *kind_of(const function *f, const param *p) {
+    if (p->attr) return python_kind(p->attr);
     if (!p->input) return "BOOL";
     if (p->input->variadic) return "TENSORS";
     if (takes_numbers(f->o) && is_operand(f->o, p->index)) return "OPERAND";
@@ -399,7 +403,7 @@ static void print_entries(FILE *out, const function *f) {
         name, name);
 }
 
-static void print_text(FILE *out, const char *text) { /* a string's inside, in several lines */
+void print_python_text(FILE *out, const char *text) { /* a string's inside, in several lines */
     static const char *const words[][2] = {           /* of C, and of Python */
                                            {"gd_dims(", "("},
                                            {"NULL", "None"},
@@ -418,10 +422,8 @@ static void print_text(FILE *out, const char *text) { /* a string's inside, in s
     }
 }
 
-static const char *default_of(const param *p) {
+const char *python_default(const gd_op_attr *a) {
     static char text[128];
-    if (!p->attr) return p->input ? "None" : "False";
-    const gd_op_attr *a = p->attr;
     if (strcmp(a->default_text, "none") == 0 || strstr(a->default_text, "inf")) return "None";
     if (a->type == GD_ATTR_BOOL) return strcmp(a->default_text, "true") == 0 ? "True" : "False";
     if (a->type == GD_ATTR_WORD || a->type == GD_ATTR_DTYPE || a->type == GD_ATTR_STRING)
@@ -429,6 +431,11 @@ static const char *default_of(const param *p) {
     else if (strchr(a->default_text, ',')) snprintf(text, sizeof text, "(%s)", a->default_text);
     else snprintf(text, sizeof text, "%s", a->default_text);
     return text;
+}
+
+static const char *default_of(const param *p) {
+    if (p->attr) return python_default(p->attr);
+    return p->input ? "None" : "False";
 }
 
 /* "name(x, axis=None)" */
@@ -473,13 +480,13 @@ static void print_docstring(FILE *out, const function *f, const char *name, bool
     fputc('"', out);
     print_signature(out, f, name, method);
     fputs("\\n--\\n\\n\"\n     \"", out);
-    print_text(out, r->doc);
+    print_python_text(out, r->doc);
     for (int i = 0; i < f->count; i++) {
         const gd_op_attr *a = f->params[i].attr;
         if (!a || a->required || !(*a->doc || a->words)) continue;
         fprintf(out, "\\n\"\n     \"\\n%s: ", f->params[i].name);
         if (a->words) fprintf(out, "one of %s%s", a->words, *a->doc ? "; " : "");
-        print_text(out, a->doc);
+        print_python_text(out, a->doc);
     }
     fputc('"', out);
 }
@@ -507,7 +514,7 @@ static void print_table(FILE *out, bool methods) {
 
 /* --- type stubs ------------------------------------------------------------------------------- */
 
-static void print_type(FILE *out, const function *f, const param *p) {
+void print_python_type(FILE *out, const char *kind, const char *words) {
     static const char *const types[][2] = {
         {"TENSOR", "_ArrayLike"},  {"WRITTEN", "Tensor"},
         {"OPERAND", "_ArrayLike"}, {"TENSORS", "Sequence[_ArrayLike]"},
@@ -517,12 +524,11 @@ static void print_type(FILE *out, const function *f, const param *p) {
         {"STRING", "str"},         {"NUMBER", "builtins.float"},
         {"FLOATS", "_Floats"},
     };
-    const char *kind = kind_of(f, p);
     if (strcmp(kind, "WORD") == 0) {
         fputs("Literal[", out);
-        for (const char *w = p->attr->words; *w; w += strspn(w, " ")) {
+        for (const char *w = words; *w; w += strspn(w, " ")) {
             const size_t n = strcspn(w, " ");
-            fprintf(out, "%s\"%.*s\"", w == p->attr->words ? "" : ", ", (int)n, w);
+            fprintf(out, "%s\"%.*s\"", w == words ? "" : ", ", (int)n, w);
             w += n;
         }
         fputc(']', out);
@@ -565,7 +571,7 @@ static void print_stub(FILE *out, const function *f, const char *name, bool meth
         const bool behind = i > 0 && f->params[i - 1].star;
         if ((p->keyword || behind) && !starred) starred = (fputs("*, ", out), true);
         fprintf(out, "%s: ", p->name);
-        print_type(out, f, p);
+        print_python_type(out, kind_of(f, p), p->attr ? p->attr->words : NULL);
         optional |= !required(p);
         if (!required(p) || optional) fputs(" | None", out);
         if (optional && !(spread && required(p))) fputs(" = ...", out);

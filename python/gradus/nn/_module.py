@@ -1,0 +1,474 @@
+"""gradus.nn.Module: trees of parameters with a forward function, as in PyTorch.
+
+The tree is the library's: a Module holds a module of the library, and all that walks over the tree (state, moves,
+freezing, summaries, messages, ONNX) is the library's, too. The attributes of the Python object show its parts. Their
+objects stand in the dict of the parent, so that `net.conv` costs what any attribute costs, and live as long as it does.
+"""
+from __future__ import annotations
+
+import copy as _copy
+from collections import OrderedDict
+from typing import Any, Callable, Iterator, NamedTuple
+
+from gradus import _core
+from gradus._core import Tensor
+
+
+class Parameter(Tensor):
+    """A tensor that a module trains: Parameter(data, requires_grad=True)."""
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
+        data = _core.empty(0) if data is None else data
+        made = (data.detach() if isinstance(data, Tensor) else _core.tensor(data)).as_subclass(cls)
+        made.requires_grad_(requires_grad)
+        return made
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return Parameter, (self.detach(), self.requires_grad)
+
+
+_core._set_parameter_class(Parameter)
+
+
+class IncompatibleKeys(NamedTuple):
+    """What load_state_dict has not found, and what it has not used."""
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class RemovableHandle:
+    """A hook that was added: remove() takes it away, and so does the end of a block."""
+
+    def __init__(self, module: Module, number: int) -> None:
+        self._module, self._number = module, number
+
+    def remove(self) -> None:
+        if self._module.__dict__.get("_hooks", {}).pop(self._number, None) is not None:
+            _core._module_unhook(self._module, self._number)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.remove()
+
+
+_PRIVATE = frozenset(("_parts", "_hooks", "_not_saved", "_arguments"))
+
+
+class Module(_core.Module):
+    """A part of a network: parameters, buffers, other modules, and a function `forward`.
+
+        class Net(gd.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.fc = gd.nn.Conv2d(1, 16, 5), gd.nn.Linear(2304, 10)
+            def forward(self, x):
+                return self.fc(gd.max_pool2d(gd.relu(self.conv(x)), 2).flatten(1))
+    """
+
+    _record: str | None = None  # of the library's layers
+    _inputs = ""
+    _overrides = False  # forward is Python's, in place of the layer's
+
+    def __init__(self) -> None:
+        _core._module_init(self, "python")
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "forward" in cls.__dict__:
+            cls._overrides = True
+
+    def forward(self, *inputs: Any, **names: Any) -> Any:
+        """The outputs for these inputs. A class of a program defines it; a call of the module calls it."""
+        if _core._module_is_python(self) and not self._record:
+            raise NotImplementedError(f"{type(self).__name__} has no function forward")
+        return _core._module_forward(self, *inputs, **names)
+
+    # --- parts --------------------------------------------------------------------------------------
+
+    def _load(self) -> dict[str, str]:
+        """The kinds of all parts by their names, after their objects were put into the dict."""
+        own = self.__dict__
+        parts = {}
+        for kind, name, part in _core._module_parts(self):
+            parts[name] = kind
+            if own.get(name) is not part:
+                own[name] = part
+        own["_parts"] = parts
+        return parts
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            if name in self._load():
+                return self.__dict__[name]
+        raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
+
+    def _set_part(self, kind: str, name: str, value: Any) -> None:
+        _core._module_set(self, kind, name, value)
+        self.__dict__[name] = value
+        self.__dict__.setdefault("_parts", {})[name] = kind
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        parts = self.__dict__.get("_parts")
+        if isinstance(value, _core.Module):
+            self._set_part("child", name, value)
+        elif isinstance(value, Parameter):
+            self._set_part("parameter", name, value)
+        elif parts and name in parts:
+            kind = parts[name]
+            if value is None and kind != "child":
+                self._set_part(kind, name, None)
+            elif kind == "buffer" and isinstance(value, Tensor):
+                self._set_part(kind, name, value)
+            elif value is None:
+                self.__delattr__(name)
+                object.__setattr__(self, name, None)
+            else:
+                raise TypeError(f"'{name}' is a {kind} of the module; it cannot become a {type(value).__name__}"
+                                + ("; assign a gd.nn.Parameter" if kind == "parameter" else ""))
+        elif parts is None and self._is_built_part(name):
+            self._load()
+            self.__setattr__(name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def _is_built_part(self, name: str) -> bool:
+        """Whether the library has given this module a part that Python has not asked for yet."""
+        return (self._record is not None and name not in _PRIVATE and _core._module_has_content(self)
+                and any(part == name for _, part, _ in _core._module_parts(self)))
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._load():
+            _core._module_set(self, "remove", name, None)
+            del self.__dict__["_parts"][name]
+            self.__dict__.pop(name, None)
+        else:
+            object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted(set(object.__dir__(self)) | set(self._load()))
+
+    def register_parameter(self, name: str, param: Tensor | None) -> None:
+        """Adds a parameter; None is an absent one."""
+        if param is not None and not isinstance(param, Tensor):
+            raise TypeError(f"the parameter '{name}' must be a Tensor or None, not {type(param).__name__}")
+        self._set_part("parameter", name, param)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Adds a tensor that moves with the module but is not trained. If it is not persistent, state_dict has it not."""
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"the buffer '{name}' must be a Tensor or None, not {type(tensor).__name__}")
+        self._set_part("buffer", name, tensor)
+        if not persistent:
+            self.__dict__.setdefault("_not_saved", set()).add(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Adds a child under a name."""
+        if not isinstance(module, _core.Module):
+            raise TypeError(f"the child '{name}' must be a Module, not {type(module).__name__}")
+        self._set_part("child", name, module)
+
+    register_module = add_module
+
+    # --- walks --------------------------------------------------------------------------------------
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The direct children with their names."""
+        for name, kind in self._load().items():
+            if kind == "child" and self.__dict__[name] is not None:
+                yield name, self.__dict__[name]
+
+    def children(self) -> Iterator[Module]:
+        """The direct children."""
+        return (child for _, child in self.named_children())
+
+    def named_modules(self, memo: set[Module] | None = None, prefix: str = "",
+                      remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
+        """This module and all below it, with their paths, each once."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, child in self.named_children():
+            yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def _named_tensors(self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[tuple[str, Any]]:
+        seen: set[Any] = set()
+        for path, module in self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else (
+                (prefix, self),):
+            for name, found in module._load().items():
+                tensor = module.__dict__[name]
+                if found != kind or tensor is None or (remove_duplicate and tensor in seen):
+                    continue
+                seen.add(tensor)
+                yield (f"{path}.{name}" if path else name), tensor
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True,
+                         remove_duplicate: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """All parameters with their paths: 'fc.weight'."""
+        _core._module_check_built(self)
+        return self._named_tensors("parameter", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """All parameters, each once. Fails while layers whose sizes were not given have none yet."""
+        return (p for _, p in self.named_parameters(recurse=recurse))
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True,
+                      remove_duplicate: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """All buffers with their paths: 'bn.running_mean'."""
+        return self._named_tensors("buffer", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, each once."""
+        return (b for _, b in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a path: 'layer1.0.conv1'."""
+        module: Any = self
+        for name in target.split(".") if target else ():
+            if module._load().get(name) != "child":
+                raise AttributeError(f"{type(module).__name__} has no child '{name}' (of the path '{target}')")
+            module = module.__dict__[name]
+        return module
+
+    def _get_tensor(self, kind: str, target: str) -> Any:
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if module._load().get(name) != kind:
+            raise AttributeError(f"{type(module).__name__} has no {kind} '{name}'")
+        return module.__dict__[name]
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a path: 'fc.weight'."""
+        return self._get_tensor("parameter", target)
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a path."""
+        return self._get_tensor("buffer", target)
+
+    def apply(self, fn: Callable[[Module], Any]) -> Module:
+        """Calls a function for all modules below this one and for this one."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    # --- state --------------------------------------------------------------------------------------
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> OrderedDict[str, Tensor]:
+        """All parameters and buffers by their paths. They share memory with the module."""
+        state: OrderedDict[str, Tensor] = OrderedDict()
+        for path, module in self.named_modules(prefix=prefix.rstrip("."), remove_duplicate=False):
+            skipped = module.__dict__.get("_not_saved", ())
+            for name, kind in module._load().items():
+                tensor = module.__dict__[name]
+                if kind != "child" and tensor is not None and name not in skipped:
+                    state[f"{path}.{name}" if path else name] = tensor if keep_vars else tensor.detach()
+        return state
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> IncompatibleKeys:
+        """Copies values of a state dict, also PyTorch's, into the parameters and buffers. If it fails, none has changed."""
+        own = self.state_dict(keep_vars=True)
+        missing = [name for name in own if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in own]
+        found = {name: _core.as_tensor(state_dict[name]) for name in own if name in state_dict}
+        wrong = [f"{name} is {tuple(value.shape)} in the state, {tuple(own[name].shape)} in the module"
+                 for name, value in found.items() if tuple(value.shape) != tuple(own[name].shape)]
+        problems = wrong + ([f"missing: {', '.join(missing)}"] if strict and missing else []) + (
+            [f"not in the module: {', '.join(unexpected)}"] if strict and unexpected else [])
+        if problems:
+            raise _core.ShapeError(f"{type(self).__name__}.load_state_dict: " + "; ".join(problems)) if wrong else (
+                _core.ArgumentError(f"{type(self).__name__}.load_state_dict: " + "; ".join(problems)))
+        before = _core._grad_mode(False)
+        try:
+            for name, value in found.items():
+                own[name].copy_(value)
+        finally:
+            _core._grad_mode_end(before)
+        return IncompatibleKeys(missing, unexpected)
+
+    # --- modes and places ---------------------------------------------------------------------------
+
+    @property
+    def training(self) -> bool:
+        """Whether the module is in train mode, which dropout and batch norms read."""
+        return _core._module_is_training(self)
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        _core._module_train_alone(self, bool(mode))
+
+    def train(self, mode: bool = True) -> Module:
+        """Sets the mode of this module and all below it."""
+        _core._module_train(self, mode)
+        return self
+
+    def eval(self) -> Module:
+        """Train mode off: dropout does nothing, batch norms use their statistics."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Freezes the parameters if it is False, or trains them again."""
+        _core._module_freeze(self, not requires_grad)
+        return self
+
+    def freeze(self) -> Module:
+        """Parameters require no gradient, and optimizers skip them."""
+        return self.requires_grad_(False)
+
+    def unfreeze(self) -> Module:
+        """Parameters require gradients again."""
+        return self.requires_grad_(True)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients of all parameters."""
+        _core._module_zero_grad(self)
+
+    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Module:
+        """Moves to a device, converts floats to a dtype, or does both. The parameters stay the same objects."""
+        for arg in args:
+            if isinstance(arg, Tensor):
+                device, dtype = arg.device, arg.dtype
+            elif isinstance(arg, (str, _core.device)):
+                try:
+                    dtype = _core._as_dtype(arg) if isinstance(arg, str) and device is None and ":" not in arg else dtype
+                    device = device if isinstance(arg, str) and dtype is not None else arg
+                except TypeError:
+                    device = arg
+            elif arg is not None and not isinstance(arg, bool):
+                dtype = arg
+        _core._module_to(self, device, dtype)
+        return self
+
+    def cpu(self) -> Module:
+        """Moves to the CPU."""
+        return self.to(device="cpu")
+
+    def cuda(self, device: Any = None) -> Module:
+        """Moves to a GPU."""
+        return self.to(device=f"cuda:{device}" if isinstance(device, int) else device or "cuda")
+
+    def type(self, dst_type: Any) -> Module:
+        """Converts floats to a dtype."""
+        return self.to(dtype=dst_type)
+
+    def float(self) -> Module:
+        """Converts floats to float32."""
+        return self.to(dtype=_core.float32)
+
+    def double(self) -> Module:
+        """Converts floats to float64."""
+        return self.to(dtype=_core.float64)
+
+    def half(self) -> Module:
+        """Converts floats to float16."""
+        return self.to(dtype=_core.float16)
+
+    def bfloat16(self) -> Module:
+        """Converts floats to bfloat16."""
+        return self.to(dtype=_core.bfloat16)
+
+    # --- hooks --------------------------------------------------------------------------------------
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls hook(module, inputs, output) after each forward; what it returns replaces the output."""
+        return self._add_hook(hook, False)
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls hook(module, inputs) before each forward; what it returns replaces the inputs."""
+        return self._add_hook(hook, True)
+
+    def _add_hook(self, hook: Callable[..., Any], before: bool) -> RemovableHandle:
+        number = _core._module_hook(self, hook, before)
+        self.__dict__.setdefault("_hooks", {})[number] = hook  # the library's module does not hold it
+        return RemovableHandle(self, number)
+
+    # --- text ---------------------------------------------------------------------------------------
+
+    def summary(self, *inputs: Any) -> str:
+        """A table of layers with output shapes, parameters and multiply-adds, for inputs like these."""
+        return _core._module_summary(self, inputs)
+
+    def extra_repr(self) -> str:
+        """What repr() shows of the module itself."""
+        args, names = self.__dict__.get("_arguments", ((), {}))
+        return ", ".join([repr(a) for a in args if not isinstance(a, Tensor)] + [f"{k}={v!r}" for k, v in names.items()])
+
+    def _get_name(self) -> str:
+        return type(self).__name__ if type(self) is not Module else _core._module_type(self)
+
+    def __repr__(self) -> str:
+        if not _core._module_has_content(self):
+            return f"{type(self).__name__}()"
+        children = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self.named_children()]
+        extra = self.extra_repr() if not children or type(self).extra_repr is not Module.extra_repr else ""
+        lines = [line for line in [extra] if line] + children
+        if not children:
+            return f"{self._get_name()}({extra})"
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
+
+    # --- copies -------------------------------------------------------------------------------------
+
+    def _attributes(self) -> dict[str, Any]:
+        """What the dict has beside the parts."""
+        parts = self._load()
+        return {name: value for name, value in self.__dict__.items()
+                if name not in parts and name not in ("_parts", "_hooks")}
+
+    def _copy_attributes(self, to: Module) -> None:
+        to.__dict__.update(_copy.deepcopy(self._attributes()))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Module:
+        made = memo[id(self)] = _core._module_clone(self)
+        for old, new in zip(self.modules(), made.modules()):
+            if not _core._module_is_python(old):
+                old._copy_attributes(new)
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        parts = [(kind, name, self.__dict__[name]) for name, kind in self._load().items()]
+        state = {"attributes": {k: v for k, v in self._attributes().items() if k != "_arguments"}, "parts": parts,
+                 "training": self.training}
+        return _rebuild, (type(self), self._record, self.__dict__.get("_arguments")), state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for kind, name, part in state["parts"]:
+            own = self._load()
+            if own.get(name) == kind and self.__dict__[name] is not None and isinstance(part, Tensor):
+                old = self.__dict__[name]
+                old.detach().copy_(part.detach())
+                if kind == "parameter":
+                    old.requires_grad_(part.requires_grad)
+            else:
+                self._set_part(kind, name, part)
+        for name, value in state["attributes"].items():
+            object.__setattr__(self, name, value)
+        self.training = state["training"]
+
+
+def _rebuild(cls: type, record: str | None, arguments: Any) -> Module:
+    """A module for the pickled state of one."""
+    made = cls.__new__(cls)
+    if record is None:
+        _core._module_init(made, getattr(cls, "_content", "python"))
+    elif arguments is None:
+        raise TypeError(f"a {cls.__name__} that the library has created cannot be pickled; save its state_dict()")
+    else:
+        cls._library_init(made, *arguments[0], **arguments[1])  # type: ignore[attr-defined]
+        object.__setattr__(made, "_arguments", arguments)
+    return made
