@@ -678,12 +678,25 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None) -> Ten
     return _core.index_select(input, dim, at)
 
 
+_MOST_PARTS = 1 << 20  # of an axis that has fewer elements
+
+
+def _split_evenly(input, name, rank, dim, sections) -> tuple[Tensor, ...]:
+    if input.ndim < rank:
+        raise _core.ShapeError(f"{name} needs {rank} dimension{'s' if rank > 1 else ''} or more, not {input.ndim}")
+    if isinstance(sections, int) and (sections < 1 or input.shape[dim] % sections):
+        raise _core.ShapeError(f"{name}: axis {dim} of size {input.shape[dim]} has no {sections} equal parts")
+    return tensor_split(input, sections, dim)
+
+
 @_either
 def tensor_split(input, indices_or_sections, dim=0) -> tuple[Tensor, ...]:
     """Parts of nearly equal size, or parts between indices."""
     n = input.shape[dim]
     if isinstance(indices_or_sections, int):
         k = indices_or_sections
+        if not 0 < k <= _max(n, _MOST_PARTS):
+            raise ValueError(f"the number of sections is {k}; expected 1 to {_max(n, _MOST_PARTS)}")
         ends = [n // k * (i + 1) + _min(i + 1, n % k) for i in range(k)]
     else:
         ends = list(indices_or_sections) + [n]
@@ -697,12 +710,12 @@ def tensor_split(input, indices_or_sections, dim=0) -> tuple[Tensor, ...]:
 
 def hsplit(input, indices_or_sections) -> tuple[Tensor, ...]:
     """Parts along the second axis."""
-    return tensor_split(input, indices_or_sections, 0 if input.ndim == 1 else 1)
+    return _split_evenly(input, "hsplit", 1, 0 if input.ndim == 1 else 1, indices_or_sections)
 
 
 def vsplit(input, indices_or_sections) -> tuple[Tensor, ...]:
     """Parts along the first axis."""
-    return tensor_split(input, indices_or_sections, 0)
+    return _split_evenly(input, "vsplit", 2, 0, indices_or_sections)
 
 
 def fliplr(input) -> Tensor:
@@ -712,7 +725,7 @@ def fliplr(input) -> Tensor:
 
 def dsplit(input, indices_or_sections) -> tuple[Tensor, ...]:
     """Parts along the third axis."""
-    return tensor_split(input, indices_or_sections, 2)
+    return _split_evenly(input, "dsplit", 3, 2, indices_or_sections)
 
 
 def split_with_sizes(input, split_sizes, dim=0) -> tuple[Tensor, ...]:

@@ -99,8 +99,7 @@ def names_of(function):
     return [part.strip(" *$").split("=")[0] for part in text.strip("()").split(",") if part.strip(" *$/")]
 
 
-SKIPPED = {"set_num_threads", "set_default_device", "manual_seed", "set_rng_state", "allow_tf32",  # settings of the process
-           "tensor_split", "Tensor.tensor_split"}  # as many results as the number says
+SKIPPED = {"set_num_threads", "set_default_device", "manual_seed", "set_rng_state", "allow_tf32"}  # settings of the process
 
 
 def functions():
