@@ -31,8 +31,8 @@ def _size(self):
 _np = None  # NumPy, when it is first used
 
 
-def numpy(self, *, force=False):
-    """The tensor as a NumPy array, which shares its memory."""
+def _numpy(self, *, force=False):
+    """Tensor.numpy for tensors whose buffer NumPy cannot take as it is."""
     global _np
     if _np is None:
         import numpy as _np

@@ -298,6 +298,31 @@ static bool check_lent(gd_tensor *t) {
     return !why;
 }
 
+/* Whether numpy.asarray can take the buffer. */
+static bool lends_to_numpy(gd_tensor *t) {
+    return !gd_tensor_requires_grad(t) && !gd_tensor_is_symbol(t) && gd_data(t) &&
+           gd_tensor_dtype(t) != GD_BF16;
+}
+
+/* x.numpy(). Python code (gradus/_methods.py) makes the array of other tensors, or the message. */
+PyObject *gdpy_numpy(PyObject *self, PyObject *args, PyObject *names) {
+    static PyObject *asarray, *other;
+    const bool lends = PyTuple_Size(args) == 0 && !names && lends_to_numpy(gdpy_tensor_of(self));
+    PyObject **function = lends ? &asarray : &other;
+    if (!*function) {
+        PyObject *module = PyImport_ImportModule(lends ? "numpy" : "gradus._methods");
+        *function = module ? PyObject_GetAttrString(module, lends ? "asarray" : "_numpy") : NULL;
+        Py_XDECREF(module);
+        if (!*function) return NULL;
+    }
+    if (lends) return PyObject_CallFunctionObjArgs(asarray, self, NULL);
+    PyObject *all = PyTuple_Pack(1, self), *both = all ? PySequence_Concat(all, args) : NULL;
+    PyObject *array = both ? PyObject_Call(other, both, names) : NULL;
+    Py_XDECREF(all);
+    Py_XDECREF(both);
+    return array;
+}
+
 static const char *format_of(gd_dtype dtype) {
     switch (dtype) {
     case GD_BOOL: return "?";

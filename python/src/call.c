@@ -245,12 +245,37 @@ static bool among(const char *names, const char *name, size_t length) {
     return false;
 }
 
-static int find_param(const gdpy_function *f, const char *name) {
+static int search_param(const gdpy_function *f, PyObject *text) {
+    const char *name = PyUnicode_AsUTF8AndSize(text, NULL);
+    if (!name) return -1;
     const size_t length = strlen(name);
     for (int i = 0; i < f->count; i++)
         if (strcmp(f->params[i].name, name) == 0 || among(f->params[i].also, name, length))
             return i;
     return -1;
+}
+
+/* The number of a named argument, -1: none. Names in programs are interned texts, so the same objects come
+ * again and again; the GIL protects the table of those that were found. */
+static int find_param(const gdpy_function *f, PyObject *name) {
+#ifdef Py_GIL_DISABLED
+    return search_param(f, name);
+#else
+    enum { SLOTS = 512 };
+    static struct {
+        const gdpy_function *function;
+        PyObject *name; /* a reference, so that no other text gets its address */
+        int at;
+    } found[SLOTS];
+    const size_t i = (((uintptr_t)f >> 4) + ((uintptr_t)name >> 4) * 31) % SLOTS;
+    if (found[i].function == f && found[i].name == name) return found[i].at;
+    const int at = search_param(f, name);
+    if (at < 0) return at;
+    found[i].function = f;
+    found[i].at = at;
+    gdpy_set(&found[i].name, Py_NewRef(name));
+    return at;
+#endif
 }
 
 static bool unknown_name(const gdpy_function *f, const char *name) {
@@ -308,12 +333,14 @@ static bool parse(gdpy_call *c, char *frame, PyObject *self, PyObject *const *ar
     }
     const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     for (Py_ssize_t i = 0; i < named; i++) {
-        const char *name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
-        if (!name) return false;
+        PyObject *name = PyTuple_GetItem(names, i);
         const int p = find_param(f, name);
-        if (p < 0) return unknown_name(f, name);
+        if (p < 0) {
+            const char *text = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
+            return text && unknown_name(f, text);
+        }
         if (*given >> p & 1) {
-            PyErr_Format(PyExc_TypeError, "%s() got the argument '%s' twice", f->name, name);
+            PyErr_Format(PyExc_TypeError, "%s() got the argument '%U' twice", f->name, name);
             return false;
         }
         *given |= 1u << p;

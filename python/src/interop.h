@@ -22,6 +22,7 @@ gd_tensor *gdpy_from_array_protocol(PyObject *o);
 /* Methods of gradus.Tensor and functions of the module. */
 PyObject *gdpy_dlpack(PyObject *self, PyObject *args, PyObject *names);
 PyObject *gdpy_dlpack_device(PyObject *self, PyObject *none);
+PyObject *gdpy_numpy(PyObject *self, PyObject *args, PyObject *names);
 PyObject *gdpy_function_from_dlpack(PyObject *module, PyObject *args, PyObject *names);
 
 /* The bits of a bfloat16 tensor as a float16 tensor, which shares its memory: for NumPy, whose buffers have

@@ -443,6 +443,9 @@ static PyMethodDef methods[] = {
     {"requires_grad_", tensor_requires_grad_, METH_VARARGS,
      "requires_grad_($self, requires_grad=True, /)\n--\n\nSets requires_grad, and returns the "
      "tensor."},
+    {"numpy", (PyCFunction)(void (*)(void))gdpy_numpy, METH_VARARGS | METH_KEYWORDS,
+     "numpy($self, /, *, force=False)\n--\n\nThe tensor as a NumPy array, which shares its "
+     "memory."},
     {"__dlpack__", (PyCFunction)(void (*)(void))gdpy_dlpack, METH_VARARGS | METH_KEYWORDS, NULL},
     {"__dlpack_device__", gdpy_dlpack_device, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

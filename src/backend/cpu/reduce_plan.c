@@ -6,11 +6,20 @@
 
 static int64_t magnitude(int64_t step) { return step < 0 ? -step : step; }
 
-/* Orders axes from the outermost: stride 0 first, then by decreasing stride. */
-static int compare_axis_strides(const void *a, const void *b) {
-    int64_t p = magnitude(((const reduce_axis *)a)->x), q = magnitude(((const reduce_axis *)b)->x);
-    if ((p == 0) != (q == 0)) return p == 0 ? -1 : 1;
-    return p > q ? -1 : p < q;
+/* Whether `a` is outside of `b`: stride 0 first, then by decreasing stride. */
+static bool is_outside(const reduce_axis *a, const reduce_axis *b) {
+    const int64_t p = magnitude(a->x), q = magnitude(b->x);
+    return (p == 0) != (q == 0) ? p == 0 : p > q;
+}
+
+/* Orders axes from the outermost; equal ones stay in order. There are few. */
+static void sort_axes(reduce_axis *axes, int n) {
+    for (int i = 1; i < n; i++) {
+        const reduce_axis a = axes[i];
+        int at = i;
+        for (; at > 0 && is_outside(&a, &axes[at - 1]); at--) axes[at] = axes[at - 1];
+        axes[at] = a;
+    }
 }
 
 /* Merges adjacent axes that can be traversed as one axis with a constant stride. */
@@ -116,9 +125,8 @@ void gd_reduce_plan(reduce_job *j, const gd_view *x, const gd_reduction *r) {
     }
     j->groups = axes_product(j->kept, j->n_kept);
     j->total = axes_product(j->reduced, j->n_reduced);
-    if (!r->in_order)
-        qsort(j->reduced, (size_t)j->n_reduced, sizeof(reduce_axis), compare_axis_strides);
-    qsort(j->kept, (size_t)j->n_kept, sizeof(reduce_axis), compare_axis_strides);
+    if (!r->in_order) sort_axes(j->reduced, j->n_reduced);
+    sort_axes(j->kept, j->n_kept);
     j->n_reduced = merge_axes(j->reduced, j->n_reduced);
     j->n_kept = merge_axes(j->kept, j->n_kept);
     j->run = take_innermost(j->reduced, &j->n_reduced, j->x_size);
