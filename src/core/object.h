@@ -16,8 +16,16 @@ typedef struct gd_class {
 
 struct gd_object {
     _Atomic int32_t refs; /* GD_IMMORTAL: a static object, which is not counted */
+    /* Where it was put on the stack of a thread's scopes (scope.c): a hint, which threads share */
+    _Atomic int32_t place;
     const gd_class *class;
 };
+
+enum { GD_NO_PLACE = -1 }; /* it is in no scope */
+
+static inline void gd_object_set_place(gd_object *object, size_t place) {
+    atomic_store_explicit(&object->place, (int32_t)place, memory_order_relaxed);
+}
 
 /* The classes of objects that programs hold. A class of them is followed by GD_KNOWN_CLASS. */
 void gd_class_add(const gd_class *class);
@@ -31,6 +39,7 @@ enum { GD_IMMORTAL = INT32_MAX };
 
 static inline void gd_object_init(gd_object *object, const gd_class *class) {
     atomic_init(&object->refs, 1);
+    atomic_init(&object->place, GD_NO_PLACE);
     object->class = class;
 }
 

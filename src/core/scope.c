@@ -113,23 +113,37 @@ gd_status gd_scope_take(gd_object *object) {
     return status;
 }
 
+static void put(gd_thread *thread, size_t place, gd_object *object) {
+    thread->objects[place] = object;
+    gd_object_set_place(object, place);
+}
+
+/* The place of an object on the stack; `count` if the scope from `start` on does not hold it. The
+ * hint is wrong if another thread holds the object, too, or if its latest scope has ended. */
+static size_t find_place(const gd_thread *thread, const gd_object *object, size_t start) {
+    const int32_t hint = atomic_load_explicit(&object->place, memory_order_relaxed);
+    const size_t count = thread->object_count, place = (uint32_t)hint;
+    if (hint == GD_NO_PLACE) return count;
+    if (place < count && thread->objects[place] == object) return place < start ? count : place;
+    for (size_t i = count; i-- > start;)
+        if (thread->objects[i] == object) return i;
+    return count;
+}
+
 bool gd_scope_keep(gd_object *object) {
     gd_thread *thread = &gd_this_thread;
     if (thread->depth == 0 || thread->unrecorded > 0) return false;
     size_t *start = &thread->starts[thread->depth - 1].first;
-    /* from the end: objects that are kept are usually the latest */
-    for (size_t i = thread->object_count; i-- > *start;) {
-        if (thread->objects[i] != object) continue;
-        if (thread->depth == 1) { /* no enclosing scope: the caller owns it */
-            memmove(&thread->objects[i], &thread->objects[i + 1],
-                    (--thread->object_count - i) * sizeof *thread->objects);
-            return true;
-        }
-        thread->objects[i] = thread->objects[*start];
-        thread->objects[(*start)++] = object;
+    const size_t place = find_place(thread, object, *start);
+    if (place == thread->object_count) return false;
+    if (thread->depth == 1) { /* no enclosing scope: the caller owns it */
+        put(thread, place, thread->objects[--thread->object_count]);
+        gd_object_set_place(object, (size_t)GD_NO_PLACE);
         return true;
     }
-    return false;
+    put(thread, place, thread->objects[*start]);
+    put(thread, (*start)++, object);
+    return true;
 }
 
 void gd_scope_hand_out(gd_object *object) {

@@ -125,7 +125,9 @@ static inline gd_status gd_scope_reserve(size_t objects) {
 }
 static inline void gd_scope_adopt(gd_object *object) {
     gd_thread *thread = &gd_this_thread;
-    if (thread->depth > 0) thread->objects[thread->object_count++] = object;
+    if (thread->depth == 0) return;
+    gd_object_set_place(object, thread->object_count);
+    thread->objects[thread->object_count++] = object;
 }
 
 /* For the rest of the block, calls by library code have the source location of the program's call:
