@@ -21,6 +21,7 @@ static void destroy_module(gd_object *object) {
     gd_module_link_release(m->link);
     if (m->destroy && m->self) m->destroy(m->self);
     for (int i = 0; i < m->count; i++) gd_object_release(m->entries[i].object);
+    gd_module_names_free(m->names);
     gd_net_rows_free(m);
     gd_free(m->entries);
     gd_name_map_free(&m->numbers);

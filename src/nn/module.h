@@ -31,6 +31,8 @@ typedef struct gd_hooked {
 } gd_hooked;
 
 typedef struct gd_layer_rules gd_layer_rules;
+typedef struct gd_module_names gd_module_names; /* module_names.c */
+void gd_module_names_free(gd_module_names *names);
 
 /* A layer has a record (layer.h), a user-defined module a function and a struct of the program, a
  * container a function of the library. */
@@ -68,13 +70,14 @@ struct gd_module {
     int n_hooks, hooks_room;
     int64_t hook_number;
 
-    int training;        /* 1 or 0; traces record it */
-    bool frozen;         /* parameters that are added later require no gradient */
-    int revision;        /* changes with entries and hooks; traces depend on it */
-    gd_dtype dtype;      /* of float parameters that are added later; GD_DTYPE_NONE: their own */
-    gd_device *device;   /* of parameters that are added later; NULL: the default device */
-    gd_object *attached; /* by gd_compile (train/training.h), retained; a clone has none */
-    atomic_bool fits;    /* a gd_fit of this module runs */
+    int training;           /* 1 or 0; traces record it */
+    bool frozen;            /* parameters that are added later require no gradient */
+    int revision;           /* changes with entries and hooks; traces depend on it */
+    gd_dtype dtype;         /* of float parameters that are added later; GD_DTYPE_NONE: their own */
+    gd_device *device;      /* of parameters that are added later; NULL: the default device */
+    gd_module_names *names; /* of the tensors in the tree; NULL: nobody has asked for them */
+    gd_object *attached;    /* by gd_compile (train/training.h), retained; a clone has none */
+    atomic_bool fits;       /* a gd_fit of this module runs */
     struct gd_module_link *link; /* retained; NULL: there is none yet */
 };
 

@@ -377,30 +377,6 @@ gd_module *gd_module_at_at(const char *site, gd_module *m, int index) {
     return child;
 }
 
-typedef struct name_search {
-    const gd_tensor *tensor;
-    char *text;
-    size_t size;
-    bool found;
-} name_search;
-
-static gd_status compare_tensor(gd_tree_walk *w, gd_module *holder, gd_entry *e) {
-    name_search *n = w->user;
-    (void)holder;
-    if ((const gd_tensor *)e->object != n->tensor || n->found) return GD_OK;
-    n->found = true;
-    snprintf(n->text, n->size, "%s", w->path);
-    return GD_OK;
-}
-
-const char *gd_module_name_of(gd_module *m, const gd_tensor *t, char *text, size_t size) {
-    GD_LIVE(m);
-    name_search n = {t, text, size, false};
-    if (!text || size == 0 || !t || !m) return NULL;
-    gd_module_walk(m, &(gd_tree_walk){.tensor = compare_tensor, .user = &n});
-    return n.found ? text : NULL;
-}
-
 /* --- apply ------------------------------------------------------------------------------------ */
 
 typedef struct apply_call {
