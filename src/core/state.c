@@ -82,12 +82,11 @@ bool gd_state_same(const gd_tensor *a, const gd_tensor *b) {
     return true;
 }
 
-/* The number of the first entry with the same tensor, or -1. */
+/* The number of the first entry with the same tensor, or -1. The later ones are in no list. */
 static int find_same_tensor(const gd_state *s, const gd_tensor *t) {
-    int found = -1;
-    for (int i = gd_map_find(&s->by_place, gd_state_place(t)); i >= 0; i = s->tensors[i].same_place)
-        if (gd_state_same(s->tensors[i].tensor, t)) found = i;
-    return found;
+    int i = gd_map_find(&s->by_place, gd_state_place(t));
+    while (i >= 0 && !gd_state_same(s->tensors[i].tensor, t)) i = s->tensors[i].same_place;
+    return i;
 }
 
 const gd_state_tensor *gd_state_entry_of(const gd_state *state, const gd_tensor *tensor) {
@@ -116,7 +115,8 @@ static gd_status add_tensor(gd_state *s, char *name, gd_tensor *t) {
                                       .tied = same,
                                       .same_place = gd_map_find(&s->by_place, gd_state_place(t))};
     if (!gd_set_entry_number(&s->by_name, name, i)) return gd_no_memory(NULL, "for a state");
-    if (!gd_map_put(&s->by_place, gd_state_place(t), i) || !add_local_name(s, i)) {
+    const bool listed = same >= 0 || gd_map_put(&s->by_place, gd_state_place(t), i);
+    if (!listed || !add_local_name(s, i)) {
         gd_name_map_remove(&s->by_name, name); /* the other maps are not used after a failure */
         return gd_no_memory(NULL, "for a state");
     }
