@@ -8,6 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/freed.h"
+#include "core/name_map.h"
 #include "io/numpy.h"
 
 static const char suffix[] = ".npy";
@@ -28,19 +29,29 @@ static gd_status save_entry(gd_zip_writer *zip, const char *name, const gd_tenso
     return status == GD_OK ? gd_npy_save_to(t, write_entry, zip) : status;
 }
 
+static gd_status check_entries(const char *path, const char *const *names, gd_tensors tensors,
+                               gd_name_map *seen) {
+    for (int64_t i = 0; i < tensors.count; i++) {
+        if (!names[i] || !*names[i])
+            return gd_fail(GD_E_ARGUMENT, "%s: tensor %" PRId64 " has no name", path, i);
+        if (gd_name_map_find(seen, names[i]))
+            return gd_fail(GD_E_ARGUMENT, "%s: two tensors are named '%s'", path, names[i]);
+        GD_TRY(gd_npy_check_savable(tensors.at[i], names[i]));
+        if (!gd_name_map_add(seen, names[i], tensors.at[i]))
+            return gd_no_memory(path, "for the names of its arrays");
+    }
+    return GD_OK;
+}
+
 static gd_status save_npz(const char *path, const char *const *names, gd_tensors tensors) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_save_npz: path is NULL");
     if (tensors.count < 0 || (tensors.count > 0 && (!names || !tensors.at)))
         return gd_fail(GD_E_ARGUMENT,
                        "%s: the names or the tensors are NULL, or their number is negative", path);
-    for (int64_t i = 0; i < tensors.count; i++) {
-        if (!names[i] || !*names[i])
-            return gd_fail(GD_E_ARGUMENT, "%s: tensor %" PRId64 " has no name", path, i);
-        for (int64_t k = 0; k < i; k++)
-            if (strcmp(names[i], names[k]) == 0)
-                return gd_fail(GD_E_ARGUMENT, "%s: two tensors are named '%s'", path, names[i]);
-        GD_TRY(gd_npy_check_savable(tensors.at[i], names[i]));
-    }
+    gd_name_map seen = {0};
+    const gd_status checked = check_entries(path, names, tensors, &seen);
+    gd_name_map_free(&seen);
+    GD_TRY(checked);
     gd_zip_writer *zip;
     GD_TRY(gd_zip_writer_begin(&zip, path));
     gd_status status = GD_OK;
@@ -66,11 +77,13 @@ struct gd_npz {
     int64_t count;
     const gd_zip_entry **entries; /* those whose name ends in .npy */
     char **names;                 /* without .npy */
+    gd_name_map by_name;          /* of two arrays of one name, the last, as in NumPy */
 };
 
 static void npz_destroy(gd_object *object) {
     gd_npz *npz = (gd_npz *)object;
     for (int64_t i = 0; i < npz->count; i++) gd_free(npz->names[i]);
+    gd_name_map_free(&npz->by_name);
     gd_free(npz->names);
     gd_free(npz->entries);
     gd_zip_reader_close(npz->zip);
@@ -94,7 +107,9 @@ static gd_status list_entries(gd_npz *npz) {
         memcpy(name, entry->name, length - SUFFIX);
         name[length - SUFFIX] = 0;
         npz->entries[npz->count] = entry;
-        npz->names[npz->count++] = name;
+        npz->names[npz->count] = name;
+        if (!gd_set_entry_number(&npz->by_name, name, (int)npz->count++))
+            return gd_fail(GD_E_MEMORY, "no memory for the names of %zu entries", all);
     }
     return GD_OK;
 }
@@ -138,16 +153,9 @@ const char *gd_npz_name(const gd_npz *npz, int64_t i) {
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
-/* The last array of that name, as in NumPy; -1: none. */
-static int64_t find_name(const gd_npz *npz, const char *name) {
-    for (int64_t i = npz->count; i-- > 0;)
-        if (strcmp(npz->names[i], name) == 0) return i;
-    return -1;
-}
-
 bool gd_npz_has(const gd_npz *npz, const char *name) {
     GD_LIVE(npz);
-    return npz && name && find_name(npz, name) >= 0;
+    return npz && name && gd_entry_number(&npz->by_name, name) >= 0;
 }
 
 static gd_tensor *load_entry(const gd_npz *npz, int64_t i) {
@@ -176,7 +184,7 @@ gd_tensor *gd_npz_load_at(const char *site, const gd_npz *npz, const char *name)
     char text[400];
     if (!npz) /* the failure to open it is recorded already */
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_npz_load: the npz is NULL"));
-    int64_t i = name ? find_name(npz, name) : -1;
+    int64_t i = name ? gd_entry_number(&npz->by_name, name) : -1;
     if (i < 0)
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "%s: has no array '%s'; it has %s",
                                       gd_file_reader_path(npz->file), name ? name : "(NULL)",
