@@ -322,47 +322,62 @@ static void append_name(char *list, size_t size, const char *name) {
     if (used + 8 < size) snprintf(list + used, size - used, "%s'%.60s'", used ? ", " : "", name);
 }
 
+/* The names of the columns of two tables. */
+typedef struct field_names {
+    gd_name_map known; /* of `like`: how many columns have the name */
+    gd_name_map first; /* of the file: the first field of the name */
+    gd_name_map count; /* how many fields have it */
+} field_names;
+
+static bool count_name(gd_name_map *names, const char *name) {
+    const int before = gd_entry_number(names, name);
+    return gd_set_entry_number(names, name, before < 0 ? 1 : before + 1);
+}
+
+static bool index_names(field_names *names, const gd_csv_table *like, const gd_csv_field *fields,
+                        int count) {
+    bool room = true;
+    for (int i = 0; i < like->n_fields && room; i++)
+        room = count_name(&names->known, like->field_names[i]);
+    for (int i = count; i-- > 0 && room;)
+        room = gd_set_entry_number(&names->first, fields[i].text, i) &&
+               count_name(&names->count, fields[i].text);
+    return room;
+}
+
+static void free_names(field_names *names) {
+    gd_name_map_free(&names->known);
+    gd_name_map_free(&names->first);
+    gd_name_map_free(&names->count);
+}
+
 /* The field of a column of `like`, or -1. Names may occur twice: the same place comes first. */
-static int find_by_name(const gd_csv_column *from, const gd_csv_field *fields, int count) {
+static int find_by_name(const gd_csv_column *from, const field_names *names,
+                        const gd_csv_field *fields, int count) {
     if (from->field < count && strcmp(fields[from->field].text, from->name) == 0)
         return from->field;
-    for (int i = 0; i < count; i++)
-        if (strcmp(fields[i].text, from->name) == 0) return i;
-    return -1;
+    return gd_entry_number(&names->first, from->name);
 }
 
 /* The names of the file that `like` does not have. */
-static int list_unknown(const gd_csv_table *like, const gd_csv_field *fields, int count, char *list,
+static int list_unknown(const field_names *names, const gd_csv_field *fields, int count, char *list,
                         size_t size) {
     int unknown = 0;
     for (int i = 0; i < count; i++) {
-        bool known = false;
-        for (int k = 0; !known && k < like->n_fields; k++)
-            known = strcmp(like->field_names[k], fields[i].text) == 0;
-        if (known) continue;
+        if (gd_entry_number(&names->known, fields[i].text) >= 0) continue;
         append_name(list, size, fields[i].text);
         unknown++;
     }
     return unknown;
 }
 
-static int count_name(const gd_csv_field *fields, int count, const char *name) {
-    int n = 0;
-    for (int i = 0; i < count; i++) n += strcmp(fields[i].text, name) == 0;
-    return n;
-}
-
-/* Says which columns have a name more often than `like`; at[] are those that are used. */
-static void show_repeated(const char *path, const gd_csv_table *like, const gd_csv_field *fields,
-                          int count, const int *at) {
+/* Says which columns have a name more often than `like`, but for those that are used. */
+static void show_repeated(const char *path, const field_names *names, const gd_csv_field *fields,
+                          int count, const bool *used) {
     for (int i = 0; i < count; i++) {
         const char *name = fields[i].text;
-        int known = 0;
-        bool used = false;
-        for (int k = 0; k < like->n_columns; k++) used |= at[k] == i;
-        if (used) continue;
-        for (int k = 0; k < like->n_fields; k++) known += strcmp(like->field_names[k], name) == 0;
-        if (known == 0 || count_name(fields, count, name) <= known) continue;
+        const int known = gd_entry_number(&names->known, name);
+        if (used[i] || known <= 0 || gd_entry_number(&names->count, name) <= known) continue;
         gd_notice(GD_LOG_WARNING,
                   "%s: column %d (%.60s) is not used: the training table has only %d column%s of "
                   "this name",
@@ -373,18 +388,21 @@ static void show_repeated(const char *path, const gd_csv_table *like, const gd_c
 /* Finds the columns of `like` in the header of a file; at[i] is the field of column i, -1 for a
  * target that may be absent. */
 static gd_status match_names(const char *path, const gd_csv_options *o, const gd_csv_table *like,
-                             const gd_csv_field *fields, int count, int *at) {
+                             const gd_csv_field *fields, int count, const field_names *by_name,
+                             bool *used, int *at) {
     char missing[300] = "", unknown[300] = "", names[300];
     int n_missing = 0;
     for (int i = 0; i < like->n_columns; i++) {
         const bool target = like->has_target && i == like->n_columns - 1;
-        at[i] =
-            target && o->target_is_ignored ? -1 : find_by_name(&like->columns[i], fields, count);
+        at[i] = target && o->target_is_ignored
+                    ? -1
+                    : find_by_name(&like->columns[i], by_name, fields, count);
+        if (at[i] >= 0) used[at[i]] = true;
         if (at[i] >= 0 || (target && o->target_is_optional)) continue;
         append_name(missing, sizeof missing, like->columns[i].name);
         n_missing++;
     }
-    const int n_unknown = list_unknown(like, fields, count, unknown, sizeof unknown);
+    const int n_unknown = list_unknown(by_name, fields, count, unknown, sizeof unknown);
     if (n_missing)
         return gd_fail(GD_E_FORMAT, "%s: has no column%s %s; it has %s%s%s%s", path,
                        n_missing > 1 ? "s" : "", missing,
@@ -395,8 +413,20 @@ static gd_status match_names(const char *path, const gd_csv_options *o, const gd
                   "%s: column%s %s %s not used: the training table does not have %s", path,
                   n_unknown > 1 ? "s" : "", unknown, n_unknown > 1 ? "are" : "is",
                   n_unknown > 1 ? "them" : "it");
-    show_repeated(path, like, fields, count, at);
+    show_repeated(path, by_name, fields, count, used);
     return GD_OK;
+}
+
+static gd_status match_header(const char *path, const gd_csv_options *o, const gd_csv_table *like,
+                              const gd_csv_field *fields, int count, int *at) {
+    field_names names = {0};
+    bool *used = gd_calloc((size_t)count + 1, sizeof *used);
+    const gd_status status = used && index_names(&names, like, fields, count)
+                                 ? match_names(path, o, like, fields, count, &names, used, at)
+                                 : gd_no_memory(path, "for the names of its columns");
+    free_names(&names);
+    gd_free(used);
+    return status;
 }
 
 /* Without a header, fields have the same places, except that the target may be absent. */
@@ -419,7 +449,7 @@ static gd_status match_places(const char *path, const gd_csv_options *o, const g
 static gd_status copy_columns(gd_csv_table *t, const char *path, const gd_csv_options *o,
                               const gd_csv_table *like, const gd_csv_field *fields, int count,
                               int *at) {
-    GD_TRY(t->header ? match_names(path, o, like, fields, count, at)
+    GD_TRY(t->header ? match_header(path, o, like, fields, count, at)
                      : match_places(path, o, like, count, at));
     for (int i = 0; i < like->n_columns; i++)
         if (at[i] >= 0) GD_TRY(copy_column(t, path, fields, &like->columns[i], at[i]));
