@@ -32,9 +32,9 @@ static bool extend_lists(gd_uses *u) {
     return true;
 }
 
-static bool add_entry(gd_uses *u, int *list, int step) {
+static bool add_entry(gd_uses *u, int *list, int step, int place) {
     if (!gd_grow(u->entries, u->count, u->room)) return false;
-    u->entries[u->count] = (gd_use){step, *list};
+    u->entries[u->count] = (gd_use){step, place, *list};
     *list = u->count++;
     return true;
 }
@@ -44,11 +44,11 @@ static bool add_step(gd_uses *u, int step) {
     const gd_pstep *s = &p->steps[step];
     bool room = extend_lists(u);
     for (int k = 0; k < s->n_in && room; k++)
-        if (s->in[k] >= 0) room = add_entry(u, &u->readers[p->values[s->in[k]].root], step);
+        if (s->in[k] >= 0) room = add_entry(u, &u->readers[p->values[s->in[k]].root], step, k);
     for (int k = 0; k < s->n_out && room; k++) {
         if (s->out[k] < 0) continue;
-        room = add_entry(u, &u->factories[s->out[k]], step) &&
-               (s->view || add_entry(u, &u->writers[p->values[s->out[k]].root], step));
+        room = add_entry(u, &u->factories[s->out[k]], step, k) &&
+               (s->view || add_entry(u, &u->writers[p->values[s->out[k]].root], step, k));
     }
     return room;
 }
@@ -115,10 +115,12 @@ int gd_uses_producer(const gd_uses *u, int value, int before) {
     int found = -1;
     for (int e = value >= 0 && value < u->n_values ? u->factories[value] : -1; e >= 0;
          e = u->entries[e].next) {
-        const int i = u->entries[e].step;
+        const int i = u->entries[e].step, place = u->entries[e].place;
         const gd_pstep *s = &u->program->steps[i];
-        for (int k = 0; k < s->n_out && !s->removed && i < before && i > found; k++)
-            if (s->out[k] == value) found = i;
+        if (s->removed || i >= before || i <= found) continue;
+        bool gives = place < s->n_out && s->out[place] == value;
+        for (int k = 0; k < s->n_out && !gives; k++) gives = s->out[k] == value; /* it changed */
+        if (gives) found = i;
     }
     return found;
 }

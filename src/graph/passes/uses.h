@@ -11,7 +11,8 @@
 /* An entry of a list of steps. The step may have been removed or replaced since. */
 typedef struct gd_use {
     int step;
-    int next; /* the next entry; -1: none */
+    int place; /* that of the value among the step's inputs or results */
+    int next;  /* the next entry; -1: none */
 } gd_use;
 
 typedef struct gd_uses {
