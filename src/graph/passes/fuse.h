@@ -43,8 +43,11 @@ typedef struct gd_fuse {
     bool *kept;         /* per root: it is fetched or committed */
     int *seen, stamp;   /* marks of a search */
     int *stack;
-    int *reach;                  /* see gd_fuse_forms_cycle */
-    gd_fuse_undo *undo;          /* steps changed since the last gd_fuse_save, each once */
+    int *reach; /* see gd_fuse_forms_cycle */
+    int gate, *leads,
+        n_leads;        /* a step, and marks of the steps that it depends on (fuse_group.c) */
+    int64_t visited;    /* users in searches since it was chosen */
+    gd_fuse_undo *undo; /* steps changed since the last gd_fuse_save, each once */
     int n_undo, *changed, saves; /* changed: per step, the save since which it is in `undo` */
     int compiler; /* whether kernels can be compiled: 1 yes, -1 no, 0 not checked yet */
 } gd_fuse;

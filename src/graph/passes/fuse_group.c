@@ -18,15 +18,18 @@ static bool in_either(const gd_fuse *f, int step, int a, int b) {
 }
 
 /* Pushes the groups of the steps up to `last` that depend directly on group `g`. True if `g` is
- * outside of a and b, and one of those is a or b: a path leads back. */
-static bool push_users(gd_fuse *f, int g, bool inside, int a, int b, int last, int *depth) {
+ * outside of a and b, and one of those is a or b: a path leads back, through the step `*gate`. */
+static bool push_users(gd_fuse *f, int g, bool inside, int a, int b, int last, int *depth,
+                       int *gate) {
     for (int m = g; m >= 0; m = f->steps[m].next)
         for (int u = 0; u < f->steps[m].n_users; u++) {
             const int to = f->users[f->steps[m].first_user + u];
+            f->visited++;
             if (to > last) continue;
             if (in_either(f, to, a, b)) {
-                if (!inside) return true;
-                continue;
+                if (inside) continue;
+                *gate = m;
+                return true;
             }
             const int group = f->steps[to].group;
             if (f->seen[group] == f->stamp) continue;
@@ -60,20 +63,77 @@ static void record_reach(gd_fuse *f, int group) {
         if (last > f->reach[at]) f->reach[at] = last;
 }
 
+static int mark_group(gd_fuse *f, int g) {
+    for (int m = g; m >= 0; m = f->steps[m].next) f->leads[m] = f->n_leads;
+    return g;
+}
+
+/* Many paths lead back through the same step: each gradient that a loss scale divides depends on the
+ * group of the division, which also has what depends on all gradients. The groups that this gate
+ * depends on are marked when searches have visited more users than there are steps; from then on, a
+ * look at the neighbours of two groups finds such a path. The marks stay right while groups are
+ * united, and are dropped when one is split. */
+static void choose_gate(gd_fuse *f, int gate) {
+    int depth = 0;
+    f->gate = gate;
+    f->visited = 0;
+    f->n_leads++;
+    f->stack[depth++] = mark_group(f, f->steps[gate].group);
+    while (depth > 0)
+        for (int m = f->stack[--depth], next; m >= 0; m = next) {
+            const gd_fuse_step *s = &f->steps[m];
+            next = s->next;
+            for (int k = 0; k < s->n_needs; k++) {
+                const int need = f->needs[s->first_need + k];
+                if (f->leads[need] == f->n_leads) continue;
+                f->stack[depth++] = mark_group(f, f->steps[need].group);
+            }
+        }
+}
+
+static void drop_gate(gd_fuse *f) { f->gate = -1; }
+
+static bool needs_gate(const gd_fuse *f, int g) {
+    for (int m = g; m >= 0; m = f->steps[m].next)
+        for (int k = 0; k < f->steps[m].n_needs; k++)
+            if (f->needs[f->steps[m].first_need + k] == f->gate) return true;
+    return false;
+}
+
+static bool leads_to_gate(const gd_fuse *f, int g, int a, int b) {
+    for (int m = g; m >= 0; m = f->steps[m].next)
+        for (int u = 0; u < f->steps[m].n_users; u++) {
+            const int to = f->users[f->steps[m].first_user + u];
+            if (f->leads[to] == f->n_leads && !in_either(f, to, a, b)) return true;
+        }
+    return false;
+}
+
+/* Whether a path leaves a and b and leads back through the gate. */
+static bool leads_through_gate(const gd_fuse *f, int a, int b) {
+    return f->gate >= 0 && !in_either(f, f->gate, a, b) && (needs_gate(f, a) || needs_gate(f, b)) &&
+           (leads_to_gate(f, a, a, b) || leads_to_gate(f, b, a, b));
+}
+
 /* Steps depend on earlier ones only, so the search ends at the last member of both groups, or at
  * the last member of a group that begins before and reaches beyond it. */
 bool gd_fuse_forms_cycle(gd_fuse *f, int a, int b) {
-    int depth = 0, first, last, other;
+    int depth = 0, first, last, other, gate = -1;
     find_bounds(f, a, &first, &last);
     find_bounds(f, b, &first, &other);
     if (other > last) last = other;
     for (int further = get_reach(f, last); further > last; further = get_reach(f, last))
         last = further;
+    if (leads_through_gate(f, a, b)) return true;
     f->stamp++;
-    push_users(f, a, true, a, b, last, &depth);
-    push_users(f, b, true, a, b, last, &depth);
-    while (depth > 0)
-        if (push_users(f, f->stack[--depth], false, a, b, last, &depth)) return true;
+    push_users(f, a, true, a, b, last, &depth, &gate);
+    push_users(f, b, true, a, b, last, &depth, &gate);
+    while (depth > 0) {
+        if (push_users(f, f->stack[--depth], false, a, b, last, &depth, &gate)) {
+            if (f->visited > f->p->n_steps) choose_gate(f, gate);
+            return true;
+        }
+    }
     return false;
 }
 
@@ -218,6 +278,7 @@ void gd_fuse_change(gd_fuse *f, int step) {
 }
 
 void gd_fuse_restore(gd_fuse *f) {
+    drop_gate(f);
     while (f->n_undo > 0) {
         const gd_fuse_undo *u = &f->undo[--f->n_undo];
         f->steps[u->step] = u->was;
@@ -279,6 +340,7 @@ static void try_to_reduce(gd_fuse *f, int step) {
 }
 
 void gd_fuse_dissolve(gd_fuse *f, int group) {
+    drop_gate(f);
     for (int m = group, next; m >= 0; m = next) {
         next = f->steps[m].next;
         f->steps[m].group = m;
@@ -386,6 +448,7 @@ static bool is_cheaper_there(const gd_fuse *f, int step, int group) {
 
 static void detach_member(gd_fuse *f, int step) {
     int group = f->steps[step].group;
+    drop_gate(f);
     if (group == step) { /* the group gets the number of its next member */
         const int head = f->steps[step].next;
         for (int m = head; m >= 0; m = f->steps[m].next) f->steps[m].group = head;

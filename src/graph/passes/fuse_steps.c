@@ -376,11 +376,13 @@ gd_status gd_fuse_begin(gd_fuse *f, gd_program *p, gd_device *device) {
     f->writer = gd_malloc(((size_t)p->n_roots + 1) * sizeof *f->writer);
     f->seen = gd_calloc(n, sizeof *f->seen);
     f->stack = gd_malloc(n * sizeof *f->stack);
+    f->leads = gd_calloc(n, sizeof *f->leads);
+    f->gate = -1;
     f->reach = gd_malloc(n * sizeof *f->reach);
     f->undo = gd_malloc(n * sizeof *f->undo);
     f->changed = gd_calloc(n, sizeof *f->changed);
     if (!f->steps || !f->reach || !f->undo || !f->changed || !f->producer || !f->writer ||
-        !f->kept || !f->seen || !f->stack)
+        !f->kept || !f->seen || !f->stack || !f->leads)
         return gd_no_memory(NULL, "to plan a run");
     for (size_t i = 0; i < n; i++) f->reach[i] = -1;
     for (int v = 0; v < p->n_values; v++) f->producer[v] = -1;
@@ -407,6 +409,7 @@ void gd_fuse_end(gd_fuse *f) {
     gd_free(f->kept);
     gd_free(f->seen);
     gd_free(f->stack);
+    gd_free(f->leads);
     gd_free(f->reach);
     gd_free(f->undo);
     gd_free(f->changed);
