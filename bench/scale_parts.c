@@ -88,6 +88,87 @@ static void run_modules(int n) {
     write_graph(net, x);
 }
 
+/* --- names ------------------------------------------------------------------------------------ */
+
+static void ask_for_names(gd_module *net) {
+    char name[64];
+    const gd_tensors all = gd_module_parameters(net);
+    for (int64_t i = 0; i < all.count; i++) gd_module_name_of(net, all.at[i], name, sizeof name);
+}
+
+/* One layer, with many names. */
+static void save_shared_layer(int n) {
+    const char *path = file_path("safetensors");
+    gd_module *net = gd_nn_sequential(), *layer = gd_nn_linear(WIDTH, WIDTH);
+    for (int i = 0; i < n; i++) gd_module_append(net, layer);
+    PART("save a shared layer", gd_save_state(path, gd_part("net", net)));
+    unlink(path);
+}
+
+static void keep_all(int n) {
+    GD_SCOPE;
+    gd_tensor **all = malloc((size_t)n * sizeof *all);
+    {
+        GD_SCOPE;
+        for (int i = 0; i < n; i++) all[i] = gd_scalar(i);
+        scale_begin();
+        for (int i = 0; i < n; i++) gd_keep(all[i]);
+        scale_end("keep the objects of a scope");
+    }
+    free(all);
+}
+
+static void load_all(const char *path, char **names, int n) {
+    gd_npz *file = gd_npz_open(path);
+    for (int i = 0; i < n; i++) gd_npz_load(file, names[i]);
+}
+
+static void save_and_load_arrays(int n) {
+    const char *path = file_path("npz");
+    gd_tensor **all = malloc((size_t)n * sizeof *all);
+    char **names = malloc((size_t)n * sizeof *names);
+    for (int i = 0; i < n; i++) {
+        all[i] = gd_scalar(i);
+        names[i] = malloc(16);
+        snprintf(names[i], 16, "x%d", i);
+    }
+    PART("save arrays", gd_save_npz(path, (const char *const *)names, ((gd_tensors){all, n})));
+    PART("load arrays by name", load_all(path, names, n));
+    for (int i = 0; i < n; i++) free(names[i]);
+    free(names);
+    free(all);
+    unlink(path);
+}
+
+/* A table of n columns. */
+static void read_tables(int n) {
+    const char *path = file_path("csv");
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < n; i++) fprintf(f, "%sx%d", i ? "," : "", i);
+    for (int row = 0; f && row < 2; row++)
+        for (int i = 0; i < n; i++) fprintf(f, "%s%d", i ? "," : "\n", i + row);
+    if (f) fclose(f);
+    gd_dataset *table;
+    PART("open a table", table = gd_dataset_csv(path, .target = "x0"));
+    const size_t size = (size_t)gd_dataset_layout(table, NULL, 0) + 1;
+    char *layout = malloc(size);
+    PART("layout of a table", gd_dataset_layout(table, layout, size));
+    PART("open a table like another", gd_dataset_csv(path, .target = "x0", .layout = layout));
+    free(layout);
+    unlink(path);
+}
+
+static void run_names(int n) {
+    gd_module *net = make_chain(n);
+    PART("names of parameters", ask_for_names(net));
+    save_shared_layer(n);
+    keep_all(n);
+    save_and_load_arrays(n);
+    read_tables(n);
+}
+
+/* --- a net of named layers -------------------------------------------------------------------- */
+
 static void add_layers(gd_module *net, int n) {
     char name[32], reads[32], gives[32];
     for (int i = 0; i < n; i++) {
@@ -235,6 +316,14 @@ static void run_fit(int n) {
          gd_fit(net, gd_list(x, y), .epochs = 1, .batch = BATCH, .progress = GD_PROGRESS_NONE));
 }
 
+/* All updates depend on whether all gradients are finite. */
+static void run_loss_scale(int n) {
+    gd_module *net = make_chain(n);
+    gd_tensor *x = gd_ones(gd_dims(BATCH, WIDTH)), *y = gd_zeros(gd_dims(BATCH, WIDTH));
+    gd_compile(net, .loss = "mse", .precision = "f16");
+    PART("gd_fit in f16", gd_fit(net, gd_list(x, y), .batch = BATCH, .progress = GD_PROGRESS_NONE));
+}
+
 /* A plan that recomputes values: those that are only read at the end, the sums of all gradients, and
  * with less memory others, too. */
 static void run_limit(int n) {
@@ -298,6 +387,14 @@ static gd_tensors join(gd_tensors in, void *user) {
     return gd_listed(gd_cat(in));
 }
 
+static gd_tensors add_rows(gd_tensors in, void *user) {
+    (void)user;
+    const gd_tensors rows = gd_unbind(in.at[0]);
+    gd_tensor *sum = rows.at[0];
+    for (int64_t i = 1; i < rows.count; i++) sum = gd_add(sum, rows.at[i]);
+    return gd_listed(sum);
+}
+
 static void run_cat(int n) {
     gd_tensor **leaves = malloc((size_t)n * sizeof *leaves), *y;
     for (int i = 0; i < n; i++) leaves[i] = gd_requires_grad(gd_ones(gd_dims(1, WIDTH)));
@@ -310,6 +407,9 @@ static void run_cat(int n) {
     GD_NO_GRAD;
     PART("jit of a cat, first", gd_jit_call(jit, list));
     PART("jit of a cat", gd_jit_call(jit, list));
+    gd_jit *rows = gd_jit_new(add_rows, NULL);
+    PART("jit of an unbind, first", gd_jit_call(rows, gd_list(y)));
+    PART("jit of an unbind", gd_jit_call(rows, gd_list(y)));
     free(leaves);
 }
 
@@ -426,6 +526,7 @@ static void run_data(int n) {
 }
 
 const scale_program scale_programs[] = {{"modules", run_modules, 250},
+                                        {"names", run_names, 500},
                                         {"net", run_net, 250},
                                         {"training", run_training, 250},
                                         {"tape", run_tape, 250},
@@ -433,6 +534,7 @@ const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"groups", run_groups, 250},
                                         {"optimizer of a module", run_optimizer_of, 250},
                                         {"fit", run_fit, 125},
+                                        {"loss scale", run_loss_scale, 250},
                                         {"cat", run_cat, 500},
                                         {"limit", run_limit, 400},
                                         {"convolutions", run_convolutions, 60},
