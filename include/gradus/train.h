@@ -136,8 +136,9 @@ static inline gd_fit_data gd_fit_tensors_(gd_tensors list) {
 #endif
 
 /* A user-defined training step: computes the loss, calls gd_backward, and returns the loss. Then
- * the compiled optimizer takes its step; if no parameter has a gradient, that is a failure. A function that uses its own optimizers (a GAN) needs
- * .optimizer = NULL. It is traced like the function of a gd_jit. */
+ * the compiled optimizer takes its step; if no parameter has a gradient, that is a failure. A
+ * function that uses its own optimizers (a GAN) needs .optimizer = NULL. It is traced like the
+ * function of a gd_jit. */
 typedef gd_tensor *(*gd_step_fn)(gd_module *net, gd_tensors batch, void *user);
 
 typedef enum gd_progress {

@@ -251,6 +251,14 @@ void gd_optimizer_zero_grad(gd_optimizer *o) {
                 gd_zero_grad(o->groups[g].parts[k].parameters[i]);
 }
 
+bool gd_optimizer_is_frozen(const gd_optimizer *o) {
+    for (int g = 0; g < o->n_groups; g++)
+        for (int k = 0; k < o->groups[g].n_parts; k++)
+            for (int i = 0; i < o->groups[g].parts[k].count; i++)
+                if (o->groups[g].parts[k].parameters[i]->requires_grad) return false;
+    return o->n_parameters > 0;
+}
+
 /* --- learning rates --------------------------------------------------------------------------- */
 
 static gd_status find_group(const gd_optimizer *o, int group, const char *what) {

@@ -77,6 +77,9 @@ gd_optimizer *gd_optimizer_make_of(const char *site, const gd_factory *factory, 
  * nothing for an optimizer of a list. */
 gd_status gd_optimizer_collect(gd_optimizer *o);
 
+/* Whether it has parameters, and all of them are frozen. */
+bool gd_optimizer_is_frozen(const gd_optimizer *o);
+
 /* Fails unless all parameters of the optimizer are parameters of the net. */
 gd_status gd_optimizer_check_within(gd_optimizer *o, gd_module *net);
 

@@ -370,9 +370,10 @@ static gd_status make_schedule(gd_training *t, int64_t steps) {
     }
     const gd_status status = gd_failure();
     if (t->schedule_is_open)
-        gd_error_prefix("the schedule takes its steps from the run, which has %lld steps of the "
-                        "optimizer: ",
-                        (long long)steps);
+        gd_error_prefix(
+            "gd_fit: the schedule takes its steps from the run, which has %lld step%s of "
+            "the optimizer: ",
+            (long long)steps, steps == 1 ? "" : "s");
     return status;
 }
 

@@ -183,9 +183,20 @@ static gd_status begin_epoch(gd_fit_run *r) {
     return call_callbacks(r, GD_ON_EPOCH_BEGIN);
 }
 
+/* A callback may unfreeze layers at the beginning; a .step, at any time. */
+static gd_status check_frozen(const gd_fit_run *r) {
+    const gd_optimizer *o = r->training->optimizer;
+    if (!o || r->options->step || !gd_optimizer_is_frozen(o)) return GD_OK;
+    return gd_fail(GD_E_STATE,
+                   "gd_fit: all parameters of the optimizer are frozen, so nothing would "
+                   "be trained; see gd_module_unfreeze");
+}
+
 static gd_status run_epochs(gd_fit_run *r) {
-    while ((r->epochs == 0 || r->epoch < r->epochs) && (r->ended || !must_stop(r))) {
+    for (bool first = true; (r->epochs == 0 || r->epoch < r->epochs) && (r->ended || !must_stop(r));
+         first = false) {
         GD_TRY(begin_epoch(r));
+        if (first) GD_TRY(check_frozen(r));
         GD_TRY(run_batches(r));
         GD_TRY(end_epoch(r));
         if (r->partial) break;

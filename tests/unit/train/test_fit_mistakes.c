@@ -61,6 +61,37 @@ CLEAN_TEST(an_optimizer_whose_layer_was_replaced_is_refused_by_the_run) {
     CHECK(!tensors_same_bits(before, gd_module_tensor(head, "weight")));
 }
 
+static gd_status unfreeze(gd_event *event, void *net) {
+    (void)event;
+    return gd_module_unfreeze((gd_module *)net);
+}
+
+CLEAN_TEST(an_optimizer_of_frozen_parameters_is_refused) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    for (int jit = 0; jit < 2; jit++) {
+        gd_module *net = make_net(), *head = gd_module_find(net, "2");
+        gd_compile(net, .optimizer_object = gd_optim_sgd(gd_module_parameters(head)),
+                   .loss = "cross_entropy");
+        gd_module_freeze(head); /* the other layers have gradients, and no optimizer */
+        CHECK(!gd_fit(net, gd_list(x, y), .jit = jit, QUIET));
+        CHECK_SAYING(says("gd_fit: all parameters of the optimizer are frozen"), "%s",
+                     gd_error_message());
+        gd_clear_error();
+        CHECK(gd_fit(net, gd_list(x, y), .jit = jit, QUIET, /* layers may thaw when a run begins */
+                     .callbacks = gd_callbacks(gd_callback_from(head, .epoch_begin = unfreeze))));
+        gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
+        gd_module_freeze(net);
+        CHECK(!gd_fit(net, gd_list(x, y), .jit = jit, QUIET));
+        CHECK_SAYING(says("gd_fit: all parameters of the optimizer are frozen"), "%s",
+                     gd_error_message());
+        gd_clear_error();
+        gd_module_unfreeze(head); /* a part is enough */
+        CHECK_SAYING(gd_fit(net, gd_list(x, y), .jit = jit, QUIET), "%s", gd_error_message());
+    }
+}
+
 /* --- wrong data ------------------------------------------------------------------------------- */
 
 static gd_tensor *own_loss(gd_tensors outputs, gd_tensors targets, void *user) {

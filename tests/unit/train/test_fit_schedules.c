@@ -53,8 +53,9 @@ CLEAN_TEST(a_run_that_is_too_short_for_its_schedule_says_its_length) {
     gd_module *net = gd_nn_linear(3, 1);
     CHECK(gd_compile(net, .schedule = "one_cycle", .loss = "mse") == GD_OK);
     CHECK(!gd_fit(net, gd_list(gd_ones(gd_dims(4, 3)), gd_ones(gd_dims(4, 1))), QUIET));
-    CHECK_SAYING(says("from the run, which has 1 step") && says("gd_lr_one_cycle"), "%s",
-                 gd_error_message());
+    CHECK_SAYING(says("gd_fit: the schedule takes its steps from the run, which has 1 step of") &&
+                     says("gd_lr_one_cycle"),
+                 "%s", gd_error_message());
     gd_clear_error();
     CHECK(gd_compile(net, .schedule = "one_cycle steps=2", .loss = "mse") != GD_OK &&
           says("steps is 2"));
