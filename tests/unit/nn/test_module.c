@@ -51,6 +51,27 @@ TEST(a_user_defined_module_has_named_parameters_and_computes) {
     CHECK(!gd_failed());
 }
 
+CLEAN_TEST(names_of_tensors_follow_changes_of_the_tree) {
+    GD_SCOPE;
+    char name[64];
+    gd_module *head = gd_nn_linear(4, 2), *net = gd_nn_sequential(gd_nn_linear(4, 4), head);
+    gd_module *outer = gd_nn_sequential(net);
+    gd_tensor *weight = gd_module_tensor(head, "weight"), *other = gd_ones(gd_dims(1));
+    CHECK(gd_module_name_of(outer, weight, name, sizeof name) && !strcmp(name, "0.1.weight"));
+    CHECK(!gd_module_name_of(outer, other, name, sizeof name));
+    gd_module *next = gd_nn_linear(4, 2);
+    gd_module_replace(net, "1", next);
+    CHECK(!gd_module_name_of(outer, weight, name, sizeof name));
+    CHECK(gd_module_name_of(outer, gd_module_tensor(next, "weight"), name, sizeof name) &&
+          !strcmp(name, "0.1.weight"));
+    gd_module_append(outer, head); /* a shared tensor has its first name */
+    gd_module_append(outer, head);
+    CHECK(gd_module_name_of(outer, weight, name, sizeof name) && !strcmp(name, "1.weight"));
+    CHECK(gd_module_name_of(head, weight, name, 4) && !strcmp(name, "wei"));
+    gd_module *copy = gd_module_clone(outer);
+    CHECK(!gd_module_name_of(copy, weight, name, sizeof name) && !gd_failed());
+}
+
 TEST(sequential_infers_input_sizes) {
     GD_SCOPE;
     gd_module *net =

@@ -169,6 +169,36 @@ TEST(keeping_an_object_twice_changes_nothing) {
     CHECK(gd_item(gd_sum(y)) == 6);
 }
 
+/* Scopes look for an object where it was put last. */
+TEST(objects_of_several_scopes_are_kept_as_often_as_scopes_hold_them) {
+    const int64_t before = gd_live_objects();
+    {
+        GD_SCOPE;
+        gd_tensor *first = some_tensor(), *inner, *all[20];
+        {
+            GD_SCOPE;
+            gd_keep(first); /* the inner scope does not hold it */
+            inner = some_tensor();
+            {
+                GD_SCOPE;
+                some_tensor();
+                gd_keep(inner);
+            }
+            for (int i = 0; i < 20; i++) all[i] = some_tensor();
+            for (int i = 0; i < 20; i += 2) gd_keep(all[i]);
+            gd_keep(inner);
+            for (int i = 18; i >= 0; i -= 2) gd_keep(all[i]); /* changes nothing */
+        }
+        CHECK(gd_live_objects() - before == 12);
+        for (int i = 0; i < 20; i += 2) CHECK(gd_item(gd_sum(all[i])) == 6);
+        CHECK(gd_item(gd_sum(first)) == 6 && gd_item(gd_sum(inner)) == 6);
+        gd_keep(first); /* no scope encloses this one: the program owns it */
+        gd_keep(first);
+        gd_release(first);
+    }
+    CHECK(gd_live_objects() == before);
+}
+
 /* --- calls ------------------------------------------------------------------------------------ */
 
 TEST(null_and_invalid_lists_fail) {
