@@ -119,13 +119,27 @@ static void notice_units(const table_reader *r, const gd_csv_column *c) {
               r->path, c->name, (long long)c->units, c->unit_text, c->name);
 }
 
+/* They may stand among words, or "-" is a missing value. */
+static void notice_marks(const table_reader *r, const gd_csv_column *c) {
+    const bool comma = r->options->decimal == ',';
+    gd_notice(
+        GD_LOG_WARNING,
+        "gd_dataset_csv: %s: column %s: %lld of its %lld texts look like numbers with a decimal "
+        "%s, such as '%s'; all are read as categories. decimal=%s reads such numbers, if the "
+        "other texts are left empty, as missing values; types='%s:category' keeps the "
+        "categories and this message away",
+        r->path, c->name, (long long)c->marked, (long long)c->texts, comma ? "point" : "comma",
+        c->marked_text, comma ? "point" : "comma", c->name);
+}
+
 static gd_status choose_kinds(table_reader *r) {
     for (int i = 0; i < r->table->n_columns; i++) {
         gd_csv_column *c = &r->table->columns[i];
         if (c->kind != GD_CSV_AUTO) continue;
         if (2 * c->marked > c->texts || (c->marked > 0 && c->numbers > 0))
             return fail_at_mark(r, c);
-        if (2 * c->units > c->texts) notice_units(r, c);
+        if (c->marked > 0) notice_marks(r, c);
+        else if (2 * c->units > c->texts) notice_units(r, c);
         c->kind = c->texts ? GD_CSV_CATEGORY : GD_CSV_NUMBER;
     }
     return GD_OK;

@@ -316,6 +316,27 @@ CLEAN_TEST(numbers_with_units_are_categories_and_the_log_says_so) {
     gd_set_log(NULL, NULL);
 }
 
+/* As where "-" stands for a missing value. */
+CLEAN_TEST(a_few_decimal_commas_among_texts_are_categories_and_the_log_says_so) {
+    GD_SCOPE;
+    static const char *const files[] = {"price;y\n-;2\n-;2\n-;2\n1,7;3\n1,8;3\n",
+                                        "price;y\nnone;2\n1,8;3\n"};
+    gd_set_log(keep_notice, NULL);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const char *path = temp_write_text("few.csv", files[i]);
+        *unit_notice = 0;
+        CHECK_SAYING(gd_dataset_csv(path, .separator = ";", .target = "y"), "%s",
+                     gd_error_message());
+        CHECK_SAYING(strstr(unit_notice, "column price: ") &&
+                         strstr(unit_notice, "numbers with a decimal comma") &&
+                         strstr(unit_notice, "types='price:category'"),
+                     "'%s'", unit_notice);
+        *unit_notice = 0;
+        CHECK(gd_dataset_csv(path, .separator = ";", .types = "price:category") && !*unit_notice);
+    }
+    gd_set_log(NULL, NULL);
+}
+
 CLEAN_TEST(a_forgotten_separator_is_named) {
     GD_SCOPE;
     const char *path = temp_write_text("s.csv", "size;price;city\n1;2;a\n");
