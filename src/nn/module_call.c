@@ -193,7 +193,7 @@ gd_tensors gd_module_base_forward_at(const char *site, gd_module *m, gd_tensors 
     if (status == GD_OK && !m->built) status = gd_layer_build_for(m, in);
     if (status == GD_OK) return own_outputs(m, in);
     gd_report(site, status);
-    return gd_list_of_errors(1);
+    return gd_list_of_errors(0);
 }
 
 /* The returned list must not be a local array of the forward function. */

@@ -268,6 +268,10 @@ STATUS(gd_module_add_parameter_at,
        gd_module_add_parameter(make_net(), "n", gd_cast(make_tensor(), GD_I64)))
 STATUS(gd_module_add_buffer_at, gd_module_add_buffer(make_net(), "n.m", make_tensor()))
 STATUS(gd_module_replace_at, gd_module_replace(make_net(), "nowhere", make_net()))
+STATUS(gd_module_override_at, gd_module_override(make_net(), NULL, 0))
+LIST(gd_module_base_forward_at, UNKNOWN, gd_module_base_forward(NULL, gd_list(make_tensor())))
+STATUS(gd_module_remove_at, gd_module_remove(make_net(), "nothing"))
+STATUS(gd_module_set_tensor_at, gd_module_set_tensor(make_net(), "nothing", make_tensor()))
 OBJECT(gd_nn_sequential_at, gd_nn_sequential(make_net(), NULL))
 OBJECT(gd_nn_list_at, gd_nn_list(NULL))
 OBJECT(gd_nn_residual_at, gd_nn_residual(NULL, NULL))
@@ -520,6 +524,10 @@ static const row rows[] = {
     FAILS(gd_module_add_parameter_at),
     FAILS(gd_module_add_buffer_at),
     FAILS(gd_module_replace_at),
+    FAILS(gd_module_override_at),
+    FAILS(gd_module_base_forward_at),
+    FAILS(gd_module_remove_at),
+    FAILS(gd_module_set_tensor_at),
     FAILS(gd_nn_sequential_at),
     FAILS(gd_nn_list_at),
     FAILS(gd_nn_residual_at),
