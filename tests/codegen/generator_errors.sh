@@ -90,6 +90,14 @@ expect 5 "onnx F2: no such input: 'z:float'" <<'END'
 static gd_status fN_infer(gd_infer *i);
 END
 
+expect 2 "'opp' is no kind of block" <<'END'
+/* family.c - a misspelled kind of block. */
+/*opp f(x) -> y  elementwise
+ * Doc.
+ *   y = x
+ */
+END
+
 # Blocks of kernels for the ops of this file.
 ops=$folder/src/ops/family/ops.c
 cat >"$ops" <<'END'
@@ -201,6 +209,12 @@ END
 expect_kernel 2 "'f' is not op.variant" <<'END'
 /* kernels.c - no name for the kernel. */
 /*kernel f  run run_fast
+ * Doc.
+ */
+END
+expect_kernel 2 "'kernal' is no kind of block" <<'END'
+/* kernels.c - a block that would register nothing. */
+/*kernal f.fast  run run_fast
  * Doc.
  */
 END

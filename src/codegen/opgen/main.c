@@ -171,6 +171,10 @@ static void read_source(const char *path) {
     for (const char *at = s->text; (at = strstr(at, "/*")); at++) {
         bool is_op = strncmp(at, "/*op ", 5) == 0, is_kernel = strncmp(at, "/*kernel ", 9) == 0;
         const bool is_factory = is_factory_block(at + 2);
+        const bool is_block = (at == s->text || at[-1] == '\n') && gd_is_lower(at[2]);
+        if (is_block && !is_op && !is_kernel && !is_factory)
+            die(path, line_of(s, at), "'%.*s' is no kind of block", (int)strcspn(at + 2, " \n"),
+                at + 2);
         if (!is_op && !is_kernel && !is_factory) continue;
         const char *stop = strstr(at, "*/");
         if (!stop) die(path, line_of(s, at), "the block has no end");
