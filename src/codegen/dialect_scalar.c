@@ -81,7 +81,7 @@ static void print_accumulator(const scalar_printer *p, int number, gd_row_use fo
     fprintf(p->out, "s%d = ", number);
     if (fold == GD_ROW_SUM) fputs("0;\n", p->out);
     else if (p->type[0] == 'i')
-        fprintf(p->out, "%s_%s;\n", fold == GD_ROW_MAX ? "S_LEAST" : "S_MOST", p->type);
+        fprintf(p->out, "%s_%s;\n", fold == GD_ROW_MAX ? "S_MIN" : "S_MAX", p->type);
     else fprintf(p->out, "%s%s;\n", fold == GD_ROW_MAX ? "-" : "", p->dialect->infinity[wide]);
 }
 

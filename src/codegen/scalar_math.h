@@ -209,10 +209,10 @@ S_DEFINE_FLOAT(f64)
 
 /* --- integers --------------------------------------------------------------------------------- */
 
-#define S_LEAST_i32 INT32_MIN
-#define S_MOST_i32  INT32_MAX
-#define S_LEAST_i64 INT64_MIN
-#define S_MOST_i64  INT64_MAX
+#define S_MIN_i32 INT32_MIN
+#define S_MAX_i32 INT32_MAX
+#define S_MIN_i64 INT64_MIN
+#define S_MAX_i64 INT64_MAX
 
 /* U is the unsigned type. A shift by a negative count, or by the width or more, gives 0 to the left
  * and 0 or -1, the sign, to the right. A power with a negative exponent is 1 for 1, 1 or -1 for -1,

@@ -76,7 +76,7 @@ static void print_fold(const reduction_printer *p) {
     fputs("; }\n#define EMPTY ", p->out);
     if (is_sum(s)) fputs("0\n", p->out);
     else if (!real)
-        fprintf(p->out, "%s_%s\n", s->reduces == GD_REDUCES_MAX ? "S_LEAST" : "S_MOST", p->type);
+        fprintf(p->out, "%s_%s\n", s->reduces == GD_REDUCES_MAX ? "S_MIN" : "S_MAX", p->type);
     else
         fprintf(p->out, "(%s%s)\n", s->reduces == GD_REDUCES_MAX ? "-" : "",
                 p->dialect->infinity[strcmp(p->type, "f64") == 0]);

@@ -60,8 +60,8 @@ E_FN void put_element(row_bits<BYTES> &r, int e, const row_bits<SIZE> &x) {
     else r.w[e / 4] |= x.w[0] << 8 * (e % 4);
 }
 
-/* An element as a value of the compute type, and a value as an element. Results are floats or truth
- * values. */
+/* An element as a value of the compute type, and a value as an element. Results are floats or
+ * bools. */
 template <typename T, int DTYPE> E_FN T widen_element(const row_bits<dtype_bytes(DTYPE)> &x) {
     if constexpr (DTYPE == E_F32) return (T)float_of_bits(x.w[0]);
     else if constexpr (DTYPE == E_F16) return (T)float_of_f16(x.w[0]);

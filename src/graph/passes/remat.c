@@ -23,8 +23,8 @@ enum {
     RETURNS = 64,      /* how many dropped values are tried again, whether they can be kept */
     EXTRA_PENALTY = 4, /* the weight of bytes that a cut keeps live only for the next segment */
     SHARES = 8,        /* how many amounts of values that are read latest are tried */
-    MOST_TIMES = 8,    /* a schedule has at most so many times the steps of the program */
-    MOST_DEPTH = 4000, /* and so many repeated steps that need each other: it is a recursion */
+    MAX_TIMES = 8,     /* a schedule has at most so many times the steps of the program */
+    MAX_DEPTH = 4000,  /* and so many repeated steps that need each other: it is a recursion */
 };
 
 /* What is dropped at a peak. */
@@ -131,7 +131,7 @@ static gd_status init_search(remat_search *f) {
     if (!f->through || !f->there || !f->known || !f->life_of || !f->last_use || !f->burst ||
         !f->dropped || !f->cut || !f->boundary || !f->late || !f->last_need)
         return gd_no_memory(NULL, "to plan a run");
-    for (int i = 0; i < p->n_steps; i++) f->room += MOST_TIMES * !p->steps[i].removed;
+    for (int i = 0; i < p->n_steps; i++) f->room += MAX_TIMES * !p->steps[i].removed;
     for (int r = 0; r < p->n_roots; r++) f->life_of[r] = -1;
     for (int i = 0; i < f->lives.count; i++) {
         const gd_life *l = &f->lives.lives[i];
@@ -265,7 +265,7 @@ static void add_to_schedule(remat_search *f, int step) {
 static void repeat_step(remat_search *f, int step, int depth) {
     const gd_program *p = f->m->p;
     const gd_pstep *s = &p->steps[step];
-    if (depth == MOST_DEPTH) f->too_long = true;
+    if (depth == MAX_DEPTH) f->too_long = true;
     if (f->no_memory || f->too_long) return;
     for (int k = 0; k < s->n_in; k++) {
         const int root = gd_value_root(p, s->in[k]);

@@ -40,7 +40,7 @@ static gd_tensors divide_by_norm(gd_tensors in, void *user) {
     gd_tensor *s = gd_sqrt(gd_sum(gd_mul(in.at[X], in.at[X]), .axis = -1));
     return gd_listed(gd_div(in.at[X], gd_unsqueeze(s, -1)), s);
 }
-/* An operand with one number for each row, a number, and truth values as operand and as result. */
+/* An operand with one number for each row, a number, and bools as operand and as result. */
 static gd_tensors masked_softmax(gd_tensors in, void *user) {
     (void)user;
     gd_tensor *s = gd_mul(gd_mul(in.at[X], in.at[NUMBER]), in.at[COLUMN]);
