@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/cuda/state.h"
+#include "codegen/dialect_cuda.h"
 
 /* A boundary with many copies is several kernels. */
 enum { MAX_PARTS = 64 };
@@ -39,7 +40,11 @@ static int count_parts(const gd_boundary *b) {
 
 /* Each copy has the blocks that the largest one needs: 256 threads of 16 bytes, several times if that
  * would be too many blocks. */
-enum { THREADS = 256, BYTES_PER_BLOCK = THREADS * 16, MAX_BLOCKS = 2112 };
+enum {
+    THREADS = 256,
+    BYTES_PER_BLOCK = THREADS * 16,
+    MAX_BLOCKS = 16 * GD_CUDA_PROCESSORS,
+};
 
 static int count_copy_blocks(const gd_cuda_boundary *p) {
     unsigned long long most = 0;

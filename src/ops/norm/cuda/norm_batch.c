@@ -40,7 +40,7 @@ static gd_cuda_channel_vector channel_vector(const gd_view *v) {
 
 enum {
     THREADS = GD_CUDA_NORM_THREADS,
-    BLOCKS = 264,       /* two for each multiprocessor of a large device */
+    BLOCKS = 2 * GD_CUDA_PROCESSORS,
     LEAST_ROWS = 2,     /* of a thread */
     PIECE_VECTORS = 16, /* of a thread, in a plane that is cut */
     FINISH_THREADS = GD_CUDA_FINISH_CHANNELS * GD_CUDA_FINISH_LANES,

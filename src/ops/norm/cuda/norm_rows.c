@@ -33,8 +33,7 @@ enum {
     THREADS = GD_CUDA_ROW_NORM_THREADS,
     WARP_ROWS = THREADS / 32, /* of a block */
     MAX_BLOCKS = 1 << 20,
-    GRAD_BLOCKS = 264, /* that add gradients of parameters: two for each multiprocessor of a large
-                          device; the sums depend on it */
+    GRAD_BLOCKS = 2 * GD_CUDA_PROCESSORS, /* that add gradients of parameters */
     PARAMETER_THREADS = GD_CUDA_PARAMETER_COLUMNS * GD_CUDA_PARAMETER_LANES,
 };
 

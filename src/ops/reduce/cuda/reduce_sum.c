@@ -12,7 +12,7 @@ static gd_cuda_kernel sum_columns = GD_CUDA_KERNEL("reduce/reduce_sum", "gd_sum_
 
 enum {
     THREADS = GD_CUDA_SUM_THREADS,
-    BLOCKS = 528,         /* four for each multiprocessor of a large device */
+    BLOCKS = 4 * GD_CUDA_PROCESSORS,
     TILE_COLUMNS = 32,    /* vectors of a row that a block reads */
     LEAST_ROWS = 16,      /* of a thread */
     WARP_ELEMENTS = 4096, /* longer sums are added by a block */
