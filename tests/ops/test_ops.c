@@ -55,6 +55,7 @@ static const suite suites[] = {
 static int run_suite(const suite *s, const test_cases *cases) {
     struct timespec from, to;
     int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
+    gd_device *device = gd_default_device();
     clock_gettime(CLOCK_MONOTONIC, &from);
     report_begin(s);
     s->run(cases);
@@ -63,6 +64,9 @@ static int run_suite(const suite *s, const test_cases *cases) {
         report_fail(NULL, GD_DTYPE_NONE, "the suite leaks: %lld objects, %lld bytes",
                     (long long)(gd_live_objects() - objects),
                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+    if (gd_default_device() != device)
+        report_fail(NULL, GD_DTYPE_NONE, "the suite leaves %s as the default device",
+                    gd_device_name(gd_default_device()));
     clock_gettime(CLOCK_MONOTONIC, &to);
     int failed = report_end();
     printf("  %.1f s\n",
