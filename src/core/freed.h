@@ -54,7 +54,8 @@ const char *gd_freed_text(const gd_tensor *t, char *text, size_t size);
  * their position. */
 extern gd_tensor gd_missing_inputs[GD_READERS][GD_MAX_MISSING];
 static inline bool gd_is_missing(const gd_tensor *t) {
-    return t >= gd_missing_inputs[0] && t < gd_missing_inputs[GD_READERS];
+    const gd_tensor *first = gd_missing_inputs[0];
+    return t >= first && t < first + GD_READERS * GD_MAX_MISSING;
 }
 
 /* Writes the missing inputs into `list` behind its first `count` entries: it has room for
