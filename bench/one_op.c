@@ -6,8 +6,14 @@
 #include "bench.h"
 #include "gradus/gradus.h"
 
+static gd_tensor *make_input(gd_shape dims, gd_dtype dtype, int64_t below) {
+    if (below > 0) return gd_randint(dims, 0, below, .dtype = dtype);
+    const bool is_float = dtype == GD_F32 || dtype == GD_F64 || dtype == GD_F16 || dtype == GD_BF16;
+    return is_float ? gd_cast(gd_randn(dims), dtype) : gd_zeros(dims, .dtype = dtype);
+}
+
 /* "1024,64" or "i64:32,10": standard normal floats, integers that are all 0. "i64<9:32,10": integers
- * from 0 to 8. "none": absent. */
+ * from 0 to 8. "1024,64t": the last two axes are transposed in memory. "none": absent. */
 static gd_tensor *parse_input(const char *text) {
     const char *colon = strchr(text, ':'), *below = strchr(text, '<');
     char dtype_name[16] = "f32";
@@ -16,16 +22,17 @@ static gd_tensor *parse_input(const char *text) {
                  text);
     const gd_dtype dtype = gd_dtype_from_name(dtype_name);
     gd_shape dims = {.form = 1};
+    bool transposed = false;
     for (const char *s = colon ? colon + 1 : text; *s && dims.rank < GD_MAX_RANK;) {
         char *end;
         dims.at[dims.rank++] = strtoll(s, &end, 10);
-        if (end == s || (*end && *end != ',')) return NULL;
+        transposed = strcmp(end, "t") == 0;
+        if (end == s || (*end && *end != ',' && !transposed)) return NULL;
         s = *end ? end + 1 : end;
     }
-    if (dtype == GD_DTYPE_NONE) return NULL;
-    if (colon && below) return gd_randint(dims, 0, strtoll(below + 1, NULL, 10), .dtype = dtype);
-    const bool is_float = dtype == GD_F32 || dtype == GD_F64 || dtype == GD_F16 || dtype == GD_BF16;
-    return is_float ? gd_cast(gd_randn(dims), dtype) : gd_zeros(dims, .dtype = dtype);
+    if (dtype == GD_DTYPE_NONE || (transposed && dims.rank < 2)) return NULL;
+    gd_tensor *t = make_input(dims, dtype, colon && below ? strtoll(below + 1, NULL, 10) : 0);
+    return transposed ? gd_transpose(gd_contiguous(gd_transpose(t, -2, -1)), -2, -1) : t;
 }
 
 bool bench_add_argument(bench_call *c, const char *text) {

@@ -28,9 +28,12 @@ static const variant_case cases[] = {
      "8,64,56,56 8,64,56,56 dims=3,3 stride=1,1 padding=1,1 dilation=1,1 groups=1"},
     {"cpu", "conv_grad_weight",
      "8,96,56,56 8,96,56,56 dims=3,3 stride=1,1 padding=1,1 dilation=1,1 groups=96"},
-    {"cpu", "scatter", "4096,256 axis=0 i64<4096:2048,256 2048,256"},
-    {"cpu", "scatter_add", "4096,256 axis=0 i64<4096:8192,256 8192,256"},
-    {"cpu", "index_add", "4096,256 axis=0 i64<4096:8192 8192,256"},
+    {"cpu", "scatter", "4096,256t axis=0 i64<4096:512,256 512,256"},
+    {"cpu", "scatter_add", "4096,256t axis=0 i64<4096:512,256 512,256"},
+    {"cpu", "scatter_mul", "4096,256t axis=0 i64<4096:512,256 512,256"},
+    {"cpu", "scatter_extreme",
+     "4096,256t axis=0 largest=true include_self=true i64<4096:512,256 512,256"},
+    {"cpu", "index_add", "4096,256t axis=0 i64<4096:512 512,256"},
     {"cuda", "sum", "4096,4096 axis=1"},
     {"cuda", "sum", "4096,4096 axis=0"},
     {"cuda", "sum", "16777216"},
@@ -38,6 +41,14 @@ static const variant_case cases[] = {
     {"cuda", "conv2d", "32,256,14,14 256,256,3,3 none padding=1"},
     {"cuda", "conv2d", "32,96,56,56 96,1,3,3 none padding=1 groups=96"},
     {"cuda", "conv2d", "bf16:32,64,56,56 bf16:64,64,3,3 none padding=1"},
+    {"cuda", "conv_grad_input",
+     "32,64,56,56 64,64,3,3 dims=56,56 stride=1,1 padding=1,1 dilation=1,1 groups=1"},
+    {"cuda", "conv_grad_input",
+     "32,96,56,56 96,1,3,3 dims=56,56 stride=1,1 padding=1,1 dilation=1,1 groups=96"},
+    {"cuda", "conv_grad_weight",
+     "32,64,56,56 32,64,56,56 dims=3,3 stride=1,1 padding=1,1 dilation=1,1 groups=1"},
+    {"cuda", "conv_grad_weight",
+     "32,96,56,56 32,96,56,56 dims=3,3 stride=1,1 padding=1,1 dilation=1,1 groups=96"},
     {"cuda", "conv_transpose2d", "32,256,7,7 256,256,3,3 none"},
     {"cuda", "matmul", "128,784 784,512"},
     {"cuda", "matmul", "1024,1024 1024,1024"},
@@ -120,7 +131,7 @@ static void time_case(const variant_case *c, gd_device *device) {
     for (int i = 0; i < n; i++) {
         char name[NAME_BYTES], note[240];
         snprintf(name, sizeof name, "%s_%s", c->op, variants[i].kernel);
-        snprintf(note, sizeof note, "%.2f x the speed of the next  %s",
+        snprintf(note, sizeof note, "%.2f x the speed of the next  %.159s",
                  i + 1 < n ? rivals[i].speedup / rivals[i + 1].speedup : 1.0, texts[i]);
         bench_report(name, rivals[i].ns / variants[i].calls / 1e3,
                      rivals[i].spread / variants[i].calls / 1e3, "us", note);
