@@ -289,7 +289,7 @@ static void backward_task(void *arg, int64_t task) {
         }
 }
 
-/*kernel attention_grad.blocks  rank 10  wide  dtypes f16 bf16 f32  scratch attention_scratch
+/*kernel attention_grad.blocks  rank 10  wide  dtypes f32  scratch attention_scratch
  * Without broadcasting: each matrix of k and v belongs to one task.
  */
 static bool attention_grad_blocks_match(const gd_kernel_call *k) {
@@ -325,7 +325,7 @@ static gd_status run_grad(gd_kernel_call *k, bool recompute_inner) {
 }
 static gd_status attention_grad_blocks_run(gd_kernel_call *k) { return run_grad(k, false); }
 
-/*kernel attention_grad.half  rank 20  wide  dtypes f16 bf16  scratch attention_scratch
+/*kernel attention_grad.half  rank 10  wide  dtypes f16 bf16  scratch attention_scratch
  * attention_grad.blocks for f16 and bf16, without the saved y, which was rounded.
  */
 static bool attention_grad_half_match(const gd_kernel_call *k) {
