@@ -66,7 +66,7 @@ static gd_status add_feedforward(gd_module *m, const block_options *b) {
 
 /* norm1, norm2 ..., then dropout1, dropout2 ... */
 static gd_status add_norms(gd_module *m, const block_options *b, int count) {
-    char name[16];
+    char name[32];
     for (int i = 1; i <= count; i++) {
         snprintf(name, sizeof name, "norm%d", i);
         GD_TRY(gd_layer_child(
