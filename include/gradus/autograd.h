@@ -118,8 +118,19 @@ GD_API gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors in
 /* Adds a hook: every backward through `t` calls it with the complete gradient of `t`. The hook
  * returns a gradient to use instead, or NULL to leave it unchanged. */
 typedef gd_tensor *(*gd_hook_fn)(gd_tensor *gradient, void *user);
-#define gd_tensor_hook(...) gd_tensor_hook_at(GD_HERE, __VA_ARGS__)
-GD_API gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void *user);
+typedef struct gd_tensor_hook_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    void (*release)(void *user) GD_DEFAULT_(nullptr); /* called when the hook is freed */
+} GD_GIVEN_BY_NAME_ gd_tensor_hook_options;
+#define GD_TENSOR_HOOK_OPTIONS_(...) \
+    GD_OPTIONS_(gd_tensor_hook_options, (.release = NULL), __VA_ARGS__)
+#define gd_tensor_hook(t, fn, user, ...) \
+    GD_WITH_OPTIONS_(gd_tensor_hook_at(GD_HERE, t, fn, user, GD_TENSOR_HOOK_OPTIONS_(__VA_ARGS__)))
+GD_API gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void *user,
+                                   const gd_tensor_hook_options *options);
+/* Removes the hook with this function and `user`; a hook may remove itself. Does nothing if there is
+ * none. Its struct is freed with the next gd_tensor_hook, or with the tensor. */
+GD_API void gd_tensor_unhook(gd_tensor *t, gd_hook_fn fn, void *user);
 
 /* --- user-defined functions ------------------------------------------------------------------- */
 
@@ -142,6 +153,10 @@ typedef struct gd_function {
     void (*backward)(gd_context *context); /* of ops alone it can be differentiated again */
     void (*infer)(gd_context *context);    /* shapes for graphs, see below; may be NULL */
     bool backward_of_ops; /* for graphs: backward only calls ops and reads no data */
+    /* Called with `user` once the tape does not need it any more, which may be at the end of
+     * gd_apply, also if it fails, or on another thread. NULL: the program keeps `user`. A graph keeps its `user` as
+     * long as the process, and does not call it. */
+    void (*release)(void *user);
 } gd_function;
 
 /* Calls forward with the tape off and records backward on the tape. Returns the outputs. The struct
@@ -184,8 +199,16 @@ typedef gd_tensor *(*gd_fn)(gd_tensors inputs, void *user);
  * recompute its intermediate values: less memory for a second forward (PyTorch's checkpoint).
  * Captured tensors of fn, such as the weights of a layer, get gradients as well; they must not
  * change before backward. */
-#define gd_recompute(...) gd_recompute_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *user);
+typedef struct gd_recompute_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    /* Called with `user` once the tape does not need it any more, perhaps at the end of the call. */
+    void (*release)(void *user) GD_DEFAULT_(nullptr);
+} GD_GIVEN_BY_NAME_ gd_recompute_options;
+#define GD_RECOMPUTE_OPTIONS_(...) GD_OPTIONS_(gd_recompute_options, (.release = NULL), __VA_ARGS__)
+#define gd_recompute(fn, inputs, user, ...) \
+    GD_WITH_OPTIONS_(gd_recompute_at(GD_HERE, fn, inputs, user, GD_RECOMPUTE_OPTIONS_(__VA_ARGS__)))
+GD_API gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *user,
+                                  const gd_recompute_options *options);
 
 /* The Jacobian-vector product J v: the derivative of fn at the inputs in direction of the tangents.
  * */

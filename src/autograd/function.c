@@ -28,11 +28,14 @@ gd_tensor *gd_saved(gd_context *context, int i) {
 
 /* Records a node with the function on the tape, and makes y its outputs. */
 static gd_status record_function(const gd_function *function, gd_tensors inputs, void *user,
-                                 gd_tensor **y, int n_out, const gd_function_state *state) {
+                                 gd_tensor **y, int n_out, const gd_function_state *state,
+                                 bool *kept) {
     gd_node *node = gd_node_new(NULL, NULL, (int)inputs.count, n_out, state->n_saved);
     if (!node) return GD_E_MEMORY;
     node->function = function;
     node->user = user;
+    node->user_free = function->release;
+    *kept = true;
     node->site = gd_this_thread.site;
     for (int64_t i = 0; i < inputs.count; i++) gd_slot_set(&node->slots[i], inputs.at[i], false);
     for (int i = 0; i < n_out; i++) {
@@ -84,7 +87,7 @@ gd_status gd_function_forward(const gd_function *f, void (*half)(gd_context *), 
 
 /* Calls forward, and records backward on the tape. */
 static gd_status run_function(const gd_function *function, gd_tensors inputs, void *user,
-                              gd_tensor **y, bool grad) {
+                              gd_tensor **y, bool grad, bool *kept) {
     const int n_out = gd_function_results(function);
     gd_function_state state = {.n_saved = 0};
     GD_TRY(gd_function_forward(function, function->forward, inputs, user, y, &state));
@@ -100,13 +103,13 @@ static gd_status run_function(const gd_function *function, gd_tensors inputs, vo
             y[i] = alias;
         }
     }
-    return grad ? record_function(function, inputs, user, y, n_out, &state) : GD_OK;
+    return grad ? record_function(function, inputs, user, y, n_out, &state, kept) : GD_OK;
 }
 
 static const gd_function move_function;
 
 static gd_status apply_function(const gd_function *function, gd_tensors inputs, void *user,
-                                gd_tensor **y) {
+                                gd_tensor **y, bool *kept) {
     gd_thread *thread = &gd_this_thread;
     bool grad = false, traced = thread->tracer &&
                                 function != &move_function; /* the library itself uses that one */
@@ -117,14 +120,16 @@ static gd_status apply_function(const gd_function *function, gd_tensors inputs, 
         traced |= x->kind == GD_SYMBOL;
         grad |= x->requires_grad;
     }
-    return traced ? gd_function_trace(function, inputs, user, y)
-                  : run_function(function, inputs, user, y, grad && thread->no_grad == 0);
+    if (!traced) return run_function(function, inputs, user, y, grad && thread->no_grad == 0, kept);
+    *kept = true; /* also by a failed trace: the number of the function remains */
+    return gd_function_trace(function, inputs, user, y);
 }
 
 gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs,
                        void *user) {
     GD_CALLED_FROM(site);
     int n_out = function && function->n_out > 0 ? function->n_out : 1;
+    bool kept = false; /* by a node: `user` */
     gd_tensor **y = gd_list_new(n_out);
     gd_status status =
         !y ? GD_E_MEMORY
@@ -135,10 +140,11 @@ gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors
             : GD_OK;
     if (status == GD_OK) {
         gd_scope *scope = gd_scope_open();
-        status = apply_function(function, inputs, user, y);
+        status = apply_function(function, inputs, user, y, &kept);
         for (int i = 0; i < n_out && status == GD_OK; i++) gd_scope_keep(&y[i]->object);
         gd_scope_close(&scope);
     }
+    if (function && function->release && !kept) function->release(user);
     if (status == GD_OK) return (gd_tensors){y, n_out};
     gd_report(site, status);
     for (int i = 0; y && i < n_out; i++) y[i] = &gd_error_tensor;

@@ -83,13 +83,20 @@ static void slot_clear(gd_slot *slot, bool output) {
     if (node && !output) gd_node_release(node);
 }
 
+_Thread_local int gd_hooks_running;
+
+void gd_hook_free(gd_hook *hook) {
+    if (hook->fn && hook->release) hook->release(hook->user);
+    gd_free(hook);
+}
+
 static void node_free(gd_node *node) {
     for (int i = 0; i < node->n_in + node->n_out + node->n_saved; i++)
         slot_clear(&node->slots[i], i >= node->n_in && i < node->n_in + node->n_out);
     while (node->hooks) {
         gd_hook *hook = node->hooks;
         node->hooks = hook->next;
-        gd_free(hook);
+        gd_hook_free(hook);
     }
     if (node->user_free) node->user_free(node->user);
     if (node->op && (node->op->flags & GD_OP_OPAQUE)) release_graphs(node);
@@ -122,7 +129,7 @@ void gd_node_release(gd_node *node) {
 static void hooks_release(gd_hook *hook) {
     while (hook) {
         gd_hook *next = hook->next;
-        gd_free(hook);
+        gd_hook_free(hook);
         hook = next;
     }
 }

@@ -32,8 +32,9 @@ typedef struct gd_slot {
 
 struct gd_hook {
     gd_hook *next;
-    gd_hook_fn fn;
+    gd_hook_fn fn; /* NULL: it was removed */
     void *user;
+    void (*release)(void *user);
     int index;        /* which output of its node */
     const char *site; /* of the call that added it */
 };
@@ -78,6 +79,10 @@ typedef struct gd_grad_hooks {
     gd_status (*check_hook)(const gd_tensor *symbol); /* before a symbol gets one */
 } gd_grad_hooks;
 extern gd_grad_hooks gd_traced_grads;
+void gd_hook_free(gd_hook *hook);
+/* Whether hooks of this thread are being called: none may be freed. */
+extern _Thread_local int gd_hooks_running;
+
 /* gd_set_grad for library code: a failure is not recorded. */
 gd_status gd_replace_grad(gd_tensor *t, gd_tensor *grad);
 

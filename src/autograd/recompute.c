@@ -25,7 +25,15 @@ typedef struct {
     gd_rng rng;   /* before the first run */
     int autocast; /* the settings of the first run */
     bool tf32;
+    void (*release)(void *user);
+    bool kept; /* by the tape */
 } segment;
+
+static void segment_free(void *user) {
+    segment *s = user;
+    if (s->release) s->release(s->user);
+    gd_free(s);
+}
 
 /* --- the sources of a segment ----------------------------------------------------------------- */
 
@@ -160,8 +168,7 @@ static const gd_function recompute_function = {.name = "recompute", .backward = 
 /* --- forward ---------------------------------------------------------------------------------- */
 
 /* Makes y the output of one node with these sources. */
-static gd_status record_segment(const segment *s, gd_tensors inputs, const search *found,
-                                gd_tensor *y) {
+static gd_status record_segment(segment *s, gd_tensors inputs, const search *found, gd_tensor *y) {
     const int n = (int)inputs.count, sources = found->n_sources;
     gd_node *node = gd_node_new(NULL, NULL, sources, 1, n);
     segment *kept = node ? gd_malloc(sizeof *kept) : NULL;
@@ -172,7 +179,8 @@ static gd_status record_segment(const segment *s, gd_tensors inputs, const searc
     *kept = *s;
     node->function = &recompute_function;
     node->user = kept;
-    node->user_free = gd_free;
+    node->user_free = segment_free;
+    s->kept = true;
     for (int i = 0; i < sources; i++) gd_slot_link(&node->slots[i], found->sources[i]);
     for (int i = 0; i < n; i++) gd_slot_set(&node->slots[sources + 1 + i], inputs.at[i], true);
     gd_slot *out = &node->slots[sources];
@@ -183,7 +191,7 @@ static gd_status record_segment(const segment *s, gd_tensors inputs, const searc
     return GD_OK;
 }
 
-static gd_status recompute_segment(const segment *s, gd_tensors inputs, gd_tensor **result) {
+static gd_status recompute_segment(segment *s, gd_tensors inputs, gd_tensor **result) {
     for (int64_t i = 0; i < inputs.count; i++)
         if (inputs.at[i] && inputs.at[i]->kind == GD_FAILED) return gd_failure();
     const uint64_t since = gd_node_next_order();
@@ -201,17 +209,23 @@ static gd_status recompute_segment(const segment *s, gd_tensors inputs, gd_tenso
     return status;
 }
 
-gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *user) {
+gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *user,
+                           const gd_recompute_options *options) {
+    options = options ? options : GD_RECOMPUTE_OPTIONS_();
     GD_CALLED_FROM(site);
-    if (!fn || inputs.count < 0 || (inputs.count > 0 && !inputs.at))
+    if (!fn || inputs.count < 0 || (inputs.count > 0 && !inputs.at)) {
+        if (options->release) options->release(user);
         return gd_tensor_fail(
             gd_fail(GD_E_ARGUMENT, "gd_recompute: the function or the list of inputs is NULL"));
+    }
     bool symbols = gd_this_thread.tracer != NULL;
     for (int64_t i = 0; i < inputs.count; i++) symbols |= gd_tensor_is_symbol(inputs.at[i]);
     const bool plain = symbols || !gd_grad_enabled();
     /* what a plain call of the function creates belongs to the scope of the call, if it has one */
     gd_scope *scope = plain && gd_this_thread.depth > 0 ? NULL : gd_scope_open();
-    segment s = {fn, user, gd_rng_state(), gd_this_thread.autocast, gd_this_thread.tf32};
+    segment s = {
+        fn,   user, gd_rng_state(), gd_this_thread.autocast, gd_this_thread.tf32, options->release,
+        false};
     gd_tensor *y = NULL;
     gd_status status = GD_OK;
     /* without a tape nothing is saved; a graph plans its memory itself */
@@ -223,5 +237,6 @@ gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *
         status = gd_fail(GD_E_ARGUMENT, "gd_recompute: the function returned NULL");
     if (status == GD_OK && scope) gd_scope_hand_out(&y->object);
     gd_scope_close(&scope);
+    if (!s.kept && s.release) s.release(user);
     return status == GD_OK ? y : gd_tensor_fail(status);
 }

@@ -165,7 +165,31 @@ gd_tensor *gd_detach_at(const char *site, gd_tensor *t) {
     return alias ? alias : gd_tensor_fail(GD_E_MEMORY);
 }
 
-static gd_status add_hook(const char *site, gd_tensor *t, gd_hook_fn fn, void *user) {
+static gd_hook **hooks_of(gd_tensor *t) { return t->node ? &t->node->hooks : &t->hooks; }
+
+static void free_removed_hooks(gd_hook **at) {
+    while (*at && gd_hooks_running == 0) {
+        gd_hook *hook = *at;
+        if (hook->fn) {
+            at = &hook->next;
+            continue;
+        }
+        *at = hook->next;
+        gd_hook_free(hook);
+    }
+}
+
+void gd_tensor_unhook(gd_tensor *t, gd_hook_fn fn, void *user) {
+    if (!t || !fn || t->kind == GD_FAILED) return;
+    gd_hook *hook = *hooks_of(t);
+    while (hook && (hook->fn != fn || hook->user != user)) hook = hook->next;
+    if (!hook) return;
+    hook->fn = NULL;
+    if (hook->release) hook->release(user);
+}
+
+static gd_status add_hook(const char *site, gd_tensor *t, gd_hook_fn fn, void *user,
+                          void (*release)(void *)) {
     if (!t || !fn || !t->requires_grad)
         return gd_fail(GD_E_ARGUMENT,
                        "gd_tensor_hook: needs a tensor that requires grad, and a function");
@@ -174,15 +198,19 @@ static gd_status add_hook(const char *site, gd_tensor *t, gd_hook_fn fn, void *u
         GD_TRY(gd_check_traced_access(t, "gd_tensor_hook of a captured tensor", true));
     gd_hook *hook = gd_malloc(sizeof *hook);
     if (!hook) return gd_no_memory(NULL, "for a hook");
-    *hook = (gd_hook){.fn = fn, .user = user, .index = t->node_index, .site = site};
-    gd_hook **list = t->node ? &t->node->hooks : &t->hooks;
+    *hook =
+        (gd_hook){.fn = fn, .user = user, .release = release, .index = t->node_index, .site = site};
+    gd_hook **list = hooks_of(t);
+    free_removed_hooks(list);
     while (*list) list = &(*list)->next; /* hooks are called in the order of their addition */
     *list = hook;
     return GD_OK;
 }
 
-gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void *user) {
-    return gd_report(site, add_hook(site ? site : gd_this_thread.site, t, fn, user));
+gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void *user,
+                            const gd_tensor_hook_options *o) {
+    return gd_report(
+        site, add_hook(site ? site : gd_this_thread.site, t, fn, user, o ? o->release : NULL));
 }
 
 /* --- the grad mode ---------------------------------------------------------------------------- */

@@ -174,6 +174,7 @@ static gd_status check_no_hooks(const gd_walker *w) {
         const gd_hook *hook = p->node                        ? p->node->hooks
                               : gd_walker_is_target(w, p, 0) ? p->leaf->hooks
                                                              : NULL;
+        while (hook && !hook->fn) hook = hook->next;
         if (hook)
             return gd_fail(GD_E_UNSUPPORTED,
                            "the hook of %s is on a tensor whose gradient goes through a branch or "

@@ -38,9 +38,13 @@ gd_status gd_call_hooks(const gd_hook *hooks, int index, gd_tensor **grad) {
     const gd_status before = gd_error_status();
     for (const gd_hook *h = hooks; h; h = h->next) {
         gd_tensor *other;
-        if (h->index != index) continue;
-        if ((*grad)->kind == GD_SYMBOL) GD_TRY(gd_traced_grads.hook(h, *grad, &other));
+        if (h->index != index || !h->fn) continue;
+        gd_hooks_running++;
+        gd_status status = GD_OK;
+        if ((*grad)->kind == GD_SYMBOL) status = gd_traced_grads.hook(h, *grad, &other);
         else other = h->fn(*grad, h->user);
+        gd_hooks_running--;
+        GD_TRY(status);
         if (gd_error_status() != before) return gd_failure();
         if (!other) continue;
         if (other->kind == GD_FAILED) return gd_failure();

@@ -249,6 +249,81 @@ CLEAN_TEST(hooks_get_the_complete_gradient_and_may_change_it) {
     gd_clear_error();
 }
 
+static int released;
+static void count_release(void *user) { released += user == &released; }
+static gd_tensor *remove_itself(gd_tensor *g, void *user) {
+    (void)g;
+    gd_tensor_unhook(*(gd_tensor **)user, remove_itself, user);
+    return NULL;
+}
+static gd_tensor *double_quietly(gd_tensor *g, void *user) {
+    (void)user;
+    return gd_mul(g, 2);
+}
+
+CLEAN_TEST(hooks_can_be_removed) {
+    gd_tensor *x = NULL;
+    released = 0;
+    {
+        GD_SCOPE;
+        x = make_leaf(1, 3, 0);
+        CHECK(gd_tensor_hook(x, double_quietly, &released, .release = count_release) == GD_OK);
+        CHECK(gd_tensor_hook(x, remove_itself, &x) == GD_OK);
+        CHECK(gd_tensor_hook(x, double_quietly, NULL) == GD_OK);
+        CHECK(gd_backward(gd_sum(x)) == GD_OK && value_at(gd_tensor_grad(x), 0) == 4);
+        gd_tensor_unhook(x, double_quietly, &released);
+        gd_tensor_unhook(x, double_quietly, &released); /* there is no such hook any more */
+        CHECK(released == 1);
+        gd_zero_grad(x);
+        CHECK(gd_backward(gd_sum(x)) == GD_OK && value_at(gd_tensor_grad(x), 0) == 2);
+        CHECK(gd_tensor_hook(x, double_quietly, &released, .release = count_release) == GD_OK);
+        gd_zero_grad(x);
+        CHECK(gd_backward(gd_sum(x)) == GD_OK && value_at(gd_tensor_grad(x), 0) == 4);
+        gd_tensor *h = gd_square(x);
+        CHECK(gd_tensor_hook(h, double_quietly, &released, .release = count_release) == GD_OK);
+    }
+    CHECK(released == 3); /* those of x and of h */
+}
+
+static void square_forward(gd_context *c) {
+    c->y[0] = gd_square(c->x[0]);
+    gd_save(c, c->x[0]);
+}
+static void square_backward(gd_context *c) {
+    c->gx[0] = gd_mul(gd_mul(gd_saved(c, 0), 2), c->gy[0]);
+}
+static const gd_function released_function = {.name = "released",
+                                              .forward = square_forward,
+                                              .backward = square_backward,
+                                              .release = count_release};
+static gd_tensor *released_square(gd_tensors in, void *user) {
+    (void)user;
+    return gd_square(gd_exp(in.at[0]));
+}
+
+CLEAN_TEST(what_a_function_uses_is_released_with_its_node) {
+    released = 0;
+    {
+        GD_SCOPE;
+        gd_tensor *x = make_leaf(1, 3, 0);
+        gd_apply(&released_function, gd_list(gd_detach(x)), &released); /* no gradient */
+        CHECK(released == 1);
+        gd_apply(&released_function, gd_list(gd_reshape(x, gd_dims(5))), &released);
+        CHECK(released == 2 && gd_failed());
+        gd_clear_error();
+        gd_tensor *y = gd_apply(&released_function, gd_list(x), &released).at[0];
+        CHECK(released == 2 && gd_backward(gd_sum(y)) == GD_OK);
+        gd_recompute(released_square, gd_list(gd_detach(x)), &released, .release = count_release);
+        CHECK(released == 3);
+        gd_recompute(NULL, gd_list(x), &released, .release = count_release);
+        CHECK(released == 4 && gd_failed());
+        gd_clear_error();
+        gd_recompute(released_square, gd_list(x), &released, .release = count_release);
+        CHECK(released == 4);
+    }
+    CHECK_SAYING(released == 6, "%d", released);
+}
+
 static gd_tensor *fail_in_hook(gd_tensor *g, void *user) {
     (void)user;
     return gd_reshape(g, gd_dims(99));
