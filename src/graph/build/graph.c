@@ -103,10 +103,24 @@ static bool is_of_jit(const gd_graph *graph) {
     return graph && graph->jit;
 }
 
+bool gd_symbol_is_left_over(const gd_tensor *t) {
+    const gd_origin *origin = t && t->kind == GD_SYMBOL && t->node ? t->node->origin : NULL;
+    const gd_graph *graph = origin ? origin->graph : NULL, *building = gd_graph_building();
+    if (!graph || !graph->jit || graph->traces_writes) return false;
+    while (building && building != graph) building = building->outer;
+    return !building; /* a jit adds its gradients later */
+}
+
 static gd_status fail_unread(const gd_tensor *t, const char *what) {
     const gd_origin *origin = t->node ? t->node->origin : NULL;
     char text[200];
     symbol_text(t, text, sizeof text);
+    if (origin && (!origin->graph || gd_symbol_is_left_over(t)))
+        return gd_fail(GD_E_STATE,
+                       "%s: %s is a symbol of a %s; return it from the function, and read the "
+                       "result of the call",
+                       what, text,
+                       origin->graph ? "jit's function that has returned" : "graph that was freed");
     if (origin && is_of_jit(origin->graph))
         return gd_fail(GD_E_STATE,
                        "%s: %s has no value while the function of a jit is traced; return it and "

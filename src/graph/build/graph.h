@@ -81,6 +81,7 @@ typedef struct gd_traced_value {
     gd_object *owner; /* contains `where`, retained */
     const int *where;
     int value;
+    bool is_mode; /* training (1) or evaluation (0) */
 } gd_traced_value;
 
 /* For the graph of a branch or of a loop's body: open while its function is traced, then sealed. */
@@ -193,14 +194,21 @@ gd_status gd_graph_record_capture(gd_graph *graph, gd_tensor *tensor);
  * Retains `owner`, which `where` is part of. Does nothing where no jit traces: a graph that is
  * built explicitly stays in the mode in which it was built. */
 gd_status gd_trace_record_value(gd_object *owner, const int *where);
+/* The same for the mode of a module: 1, training, or 0. */
+gd_status gd_trace_record_mode(gd_object *owner, const int *where);
 /* Whether all recorded values are unchanged. */
 bool gd_traced_values_fit(const gd_graph *graph);
+/* The first one that has changed, or NULL. */
+const gd_traced_value *gd_traced_values_changed(const gd_graph *graph);
 /* After the function was traced: GD_E_UNSUPPORTED if it left a recorded value changed. */
 gd_status gd_traced_values_check(const gd_graph *graph);
 
 /* Call it before a graph is run or saved: nodes whose captured tensors were replaced
  * (gd_tensor_become) now read the new memory. GD_E_STATE if a dtype or a shape has changed. */
 gd_status gd_graph_refresh(gd_graph *graph);
+
+/* Whether a symbol belongs to a jit's function that is not being traced any more. */
+bool gd_symbol_is_left_over(const gd_tensor *symbol);
 
 /* Frees an origin; for gd_node_release. */
 void gd_origin_free(gd_origin *origin);

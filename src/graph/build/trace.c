@@ -242,9 +242,16 @@ static gd_status trace_call(gd_invocation *call, const gd_meta *metas) {
                 "input %d belongs to the body of a loop or to a branch, and is used outside of it",
                 i);
         const gd_tensor *t = call->in[i];
+        char text[200];
+        if (gd_symbol_is_left_over(t))
+            return gd_fail(
+                GD_E_STATE,
+                "input %d, %s, is a symbol of a jit's function that has returned; return "
+                "it from the function, and use the result of the call",
+                i, gd_symbol_text_hook(t, text, sizeof text));
         if (t && t->kind == GD_SYMBOL && t->node && t->node->origin && !t->node->origin->graph)
-            return gd_fail(GD_E_STATE, "input %d, '%s', is a symbol of a graph that was freed", i,
-                           t->node->origin->name);
+            return gd_fail(GD_E_STATE, "input %d, %s, is a symbol of a graph that was freed", i,
+                           gd_symbol_text_hook(t, text, sizeof text));
         if (of && graph && of != graph && !of->body && !graph->body)
             return gd_fail(GD_E_ARGUMENT,
                            "input %d, '%s', is a symbol of another graph than the inputs before it",

@@ -26,4 +26,28 @@ CLEAN_TEST(messages_of_jits_speak_of_their_calls) {
         "%s", gd_error_message());
 }
 
+static gd_tensors keep_symbol(gd_tensors in, void *user) {
+    gd_tensor *y = gd_relu_at("net.py:7", in.at[0]);
+    *(gd_tensor **)user = gd_retain(y);
+    return gd_listed(gd_neg(y));
+}
+
+CLEAN_TEST(a_symbol_that_outlives_its_trace_says_where_it_was_made) {
+    GD_SCOPE;
+    gd_tensor *left = NULL, *x = gd_ones(gd_dims(2));
+    gd_jit *jit = gd_jit_new(keep_symbol, &left);
+    gd_jit_call(jit, gd_list(x));
+    CHECK(!gd_failed());
+    CHECK(gd_tensor_is_error(gd_add(left, x)));
+    CHECK_SAYING(says("'relu_1' of net.py:7, is a symbol of a jit's function that has returned"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    gd_item(gd_sum(x));
+    gd_item(left);
+    CHECK_SAYING(says("'relu_1' of net.py:7 is a symbol of a jit's function that has returned"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    gd_release(left);
+}
+
 TEST_MAIN
