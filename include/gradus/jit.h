@@ -120,8 +120,13 @@ GD_API gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user,
 typedef struct gd_jit_call_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t key GD_DEFAULT_(0); /* calls with different keys have different plans */
+    /* Receives the number of the trace whose plan the call has used, for programs that keep
+     * something about each trace: which results the function has returned. While the function is
+     * traced, gd_jit_traces is the number of the new trace. -1: the call was in a graph. */
+    int64_t *trace GD_DEFAULT_(nullptr);
 } GD_GIVEN_BY_NAME_ gd_jit_call_options;
-#define GD_JIT_CALL_OPTIONS_(...) GD_OPTIONS_(gd_jit_call_options, (.key = 0), __VA_ARGS__)
+#define GD_JIT_CALL_OPTIONS_(...) \
+    GD_OPTIONS_(gd_jit_call_options, (.key = 0, .trace = NULL), __VA_ARGS__)
 
 /* Calls the function. The results are new tensors; a function that only writes may return none. On
  * failure the list holds error tensors. */
@@ -146,6 +151,18 @@ GD_API char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors input
 
 /* How many times the function has been traced so far. */
 GD_API int gd_jit_traces(const gd_jit *jit);
+
+/* Whether the jit still has the plans of this trace. */
+GD_API bool gd_jit_keeps(const gd_jit *jit, int64_t trace);
+
+/* Why a call with these inputs would trace the function: how it differs from the trace that was used
+ * last, or from the last one with this key and these inputs. A sentence such as "input 0 is f32[3,4],
+ * it was f32[2,4]" or "a module is in evaluation mode"; free() it. NULL: it would not trace, or
+ * nothing was traced so far. Call it before the call, or in the function. */
+#define gd_jit_difference(jit, inputs, ...) \
+    GD_WITH_OPTIONS_(gd_jit_difference_at(jit, inputs, GD_JIT_CALL_OPTIONS_(__VA_ARGS__)))
+GD_API char *gd_jit_difference_at(gd_jit *jit, gd_tensors inputs,
+                                  const gd_jit_call_options *options);
 
 #ifdef __cplusplus
 }

@@ -253,7 +253,7 @@ gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child) {
 /* --- forward ---------------------------------------------------------------------------------- */
 
 bool gd_layer_is_training(gd_module *m) {
-    if (gd_trace_record_value(&m->object, &m->training) != GD_OK) gd_report(NULL, gd_failure());
+    if (gd_trace_record_mode(&m->object, &m->training) != GD_OK) gd_report(NULL, gd_failure());
     return m->training;
 }
 

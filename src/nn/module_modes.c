@@ -18,8 +18,7 @@
 /* --- modes ------------------------------------------------------------------------------------ */
 
 static gd_status set_mode(gd_tree_walk *w, gd_module *m) {
-    GD_TRY(
-        gd_trace_record_value(&m->object, &m->training)); /* a jit depends on the previous mode */
+    GD_TRY(gd_trace_record_mode(&m->object, &m->training)); /* a jit depends on the previous mode */
     m->training = *(const int *)w->user;
     return GD_OK;
 }

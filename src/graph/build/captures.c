@@ -129,22 +129,29 @@ gd_status gd_graph_record_capture(gd_graph *graph, gd_tensor *tensor) {
 
 /* --- C values --------------------------------------------------------------------------------- */
 
-gd_status gd_trace_record_value(gd_object *owner, const int *where) {
+static gd_status record_value(gd_object *owner, const int *where, bool is_mode) {
     gd_graph *graph = gd_graph_traced();
     if (!graph || gd_map_find(&graph->value_of, where) >= 0) return GD_OK;
     if (!gd_grow(graph->values, graph->n_values, graph->value_room) ||
         !gd_map_put(&graph->value_of, where, graph->n_values))
         return gd_no_memory(NULL, "for a graph");
     gd_object_retain(owner);
-    graph->values[graph->n_values++] = (gd_traced_value){owner, where, *where};
+    graph->values[graph->n_values++] = (gd_traced_value){owner, where, *where, is_mode};
     return GD_OK;
 }
-
-bool gd_traced_values_fit(const gd_graph *graph) {
-    for (int i = 0; i < graph->n_values; i++)
-        if (*graph->values[i].where != graph->values[i].value) return false;
-    return true;
+gd_status gd_trace_record_value(gd_object *owner, const int *where) {
+    return record_value(owner, where, false);
 }
+gd_status gd_trace_record_mode(gd_object *owner, const int *where) {
+    return record_value(owner, where, true);
+}
+
+const gd_traced_value *gd_traced_values_changed(const gd_graph *graph) {
+    for (int i = 0; i < graph->n_values; i++)
+        if (*graph->values[i].where != graph->values[i].value) return &graph->values[i];
+    return NULL;
+}
+bool gd_traced_values_fit(const gd_graph *graph) { return !gd_traced_values_changed(graph); }
 
 gd_status gd_traced_values_check(const gd_graph *graph) {
     for (int i = 0; i < graph->n_values; i++) {

@@ -2,6 +2,8 @@
 #include "graph/run/jit.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "core/freed.h"
@@ -217,12 +219,15 @@ static gd_status call_on_tape(gd_jit_trace *t, gd_tensors inputs, gd_tensors *re
     return GD_OK;
 }
 
-static gd_status call_jit(gd_jit *jit, gd_tensors inputs, int64_t key, gd_tensors *results) {
+static gd_status call_jit(gd_jit *jit, gd_tensors inputs, const gd_jit_call_options *options,
+                          gd_tensors *results) {
+    if (options->trace) *options->trace = -1;
     GD_TRY(check_inputs(jit, inputs));
     if (is_traced_call(inputs)) return call_function(jit, inputs, results);
     gd_jit_trace *t;
     bool on_tape = false;
-    GD_TRY(find_trace(jit, inputs, key, &t));
+    GD_TRY(find_trace(jit, inputs, options->key, &t));
+    if (options->trace) *options->trace = t->number;
     gd_status status = check_call(t, inputs);
     if (status == GD_OK) status = needs_tape(t, inputs, &on_tape);
     if (status == GD_OK && on_tape) status = call_on_tape(t, inputs, results);
@@ -242,7 +247,7 @@ gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
     gd_tensors results = {NULL, 0};
     if (gd_this_thread.recorded != GD_OK) return gd_list_of_errors(0);
     GD_CALLED_FROM(site);
-    gd_status status = call_jit(jit, inputs, options->key, &results);
+    gd_status status = call_jit(jit, inputs, options, &results);
     if (status == GD_OK) return results;
     if (gd_this_thread.recorded == GD_OK) {
         gd_error_prefix("%s: ", jit ? jit->caller : "gd_jit_call");
@@ -290,4 +295,35 @@ char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
     GD_CALLED_FROM(site);
     report_query(site, "gd_jit_plan_text", query_plan(jit, inputs, options->key, NULL, &text));
     return text;
+}
+
+/* --- for programs that keep something about each trace ----------------------------------------- */
+
+bool gd_jit_keeps(const gd_jit *jit, int64_t trace) {
+    GD_LIVE(jit);
+    if (!jit) return false;
+    gd_guard_lock(((gd_jit *)jit)->guard);
+    const gd_jit_trace *t = jit->first;
+    while (t && t->number != trace) t = t->next;
+    gd_guard_unlock(((gd_jit *)jit)->guard);
+    return t != NULL;
+}
+
+char *gd_jit_difference_at(gd_jit *jit, gd_tensors inputs, const gd_jit_call_options *options) {
+    GD_LIVE(jit);
+    options = options ? options : GD_JIT_CALL_OPTIONS_();
+    if (!jit || check_inputs(jit, inputs) != GD_OK) return NULL;
+    char best[400] = "", text[sizeof best];
+    int most = -1;
+    gd_guard_lock(jit->guard);
+    for (const gd_jit_trace *t = jit->first; t; t = t->next) {
+        if (gd_jit_trace_is_stale(t)) snprintf(text, sizeof text, "a captured tensor was replaced");
+        const int fit = gd_jit_trace_is_stale(t)
+                            ? 0
+                            : gd_jit_trace_difference(t, inputs, options->key, text, sizeof text);
+        if (fit > most) memcpy(best, text, sizeof best), most = fit;
+        if (fit > 0 && !*text) break; /* it fits */
+    }
+    gd_guard_unlock(jit->guard);
+    return *best ? strdup(best) : NULL;
 }

@@ -27,7 +27,7 @@ typedef struct gd_jit_trace {
     gd_graph *graph;
     gd_session *session;
     const char *caller; /* that of the jit */
-    int64_t key;
+    int64_t key, number;
     int autocast; /* the settings during the trace */
     bool tf32;
     int n_in, n_out, n_leaves;
@@ -64,6 +64,10 @@ gd_status gd_jit_trace_make(gd_jit *jit, gd_tensors inputs, gd_jit_trace **made)
 void gd_jit_trace_release(void *trace);
 /* Whether the trace is valid for a call with these inputs. */
 bool gd_jit_trace_fits(const gd_jit_trace *t, gd_tensors inputs, int64_t key);
+/* Writes why it is not, and returns how much fits: 0, the key or the inputs differ; 1. `text` is empty if
+ * the trace is valid. */
+int gd_jit_trace_difference(const gd_jit_trace *t, gd_tensors inputs, int64_t key, char *text,
+                            size_t size);
 /* Whether a captured tensor was replaced since (gd_tensor_become): the trace is useless then. */
 bool gd_jit_trace_is_stale(const gd_jit_trace *t);
 void gd_release_all(gd_tensor **list, int count); /* and frees the list */

@@ -193,7 +193,7 @@ gd_status gd_jit_trace_make(gd_jit *jit, gd_tensors inputs, gd_jit_trace **made)
     }
     t->function = (gd_function){
         .name = "jit", .n_out = t->n_out, .forward = gd_jit_forward, .backward = gd_jit_backward};
-    atomic_fetch_add(&jit->traces, 1);
+    t->number = atomic_fetch_add(&jit->traces, 1);
     *made = t;
     return GD_OK;
 }
@@ -219,4 +219,69 @@ bool gd_jit_trace_fits(const gd_jit_trace *t, gd_tensors inputs, int64_t key) {
             return false;
     }
     return true;
+}
+
+/* --- why it is not valid ------------------------------------------------------------------------ */
+
+static bool same_input(const gd_tensor *a, const gd_tensor *b) {
+    return a->dtype == b->dtype && a->device == b->device && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0;
+}
+
+/* The first input that differs. */
+static bool describe_input(const gd_jit_trace *t, gd_tensors inputs, char *text, size_t size) {
+    char a[160], b[160];
+    if (t->n_in != inputs.count) {
+        snprintf(text, size, "%lld inputs instead of %d", (long long)inputs.count, t->n_in);
+        return true;
+    }
+    for (int i = 0; i < t->n_in; i++) {
+        const gd_tensor *x = inputs.at[i];
+        if (same_input(t->in[i], x)) continue;
+        if (t->in[i]->device != x->device)
+            snprintf(text, size, "input %d is on %s, it was on %s", i, x->device->name,
+                     t->in[i]->device->name);
+        else
+            snprintf(text, size, "input %d is %s, it was %s", i, gd_describe(x, a, sizeof a),
+                     gd_describe(t->in[i], b, sizeof b));
+        return true;
+    }
+    return false;
+}
+
+static const char *setting(int autocast) {
+    return autocast ? gd_dtype_name((gd_dtype)autocast) : "off";
+}
+
+int gd_jit_trace_difference(const gd_jit_trace *t, gd_tensors inputs, int64_t key, char *text,
+                            size_t size) {
+    const gd_graph *g = t->graph;
+    char shape[160];
+    *text = 0;
+    if (t->key != key || describe_input(t, inputs, text, size)) {
+        if (t->key != key) snprintf(text, size, "the key is another one");
+        return 0;
+    }
+    const gd_traced_value *changed = gd_traced_values_changed(g);
+    const gd_tensor *frozen = NULL;
+    for (int i = 0; i < g->n_captured && !frozen; i++)
+        if (g->captured[i].requires_grad != g->captured[i].tensor->requires_grad)
+            frozen = g->captured[i].tensor;
+    if (t->autocast != gd_this_thread.autocast)
+        snprintf(text, size, "autocast is %s, it was %s", setting(gd_this_thread.autocast),
+                 setting(t->autocast));
+    else if (t->tf32 != gd_this_thread.tf32)
+        snprintf(text, size, "gd_allow_tf32 is %s now", t->tf32 ? "off" : "on");
+    else if (frozen)
+        snprintf(text, size, "a captured tensor, %s, %s", gd_describe(frozen, shape, sizeof shape),
+                 frozen->requires_grad ? "requires a gradient now"
+                                       : "requires no gradient any more");
+    else if (changed && changed->is_mode)
+        snprintf(text, size, "a %s is in %s mode", changed->owner->class->name,
+                 *changed->where ? "training" : "evaluation");
+    else if (changed)
+        snprintf(text, size, "a %s of the function has changed", changed->owner->class->name);
+    else if (!gd_leaf_grads_fit(g))
+        snprintf(text, size, "gradients from before the call are there, or are not there any more");
+    return 1;
 }

@@ -183,4 +183,77 @@ CLEAN_TEST(leaves_may_be_frozen_in_a_part_of_the_function) {
     }
 }
 
+/* --- traces ----------------------------------------------------------------------------------- */
+
+typedef struct counted {
+    gd_jit *jit;
+    gd_module *net;
+    int64_t seen; /* gd_jit_traces during the latest trace */
+} counted;
+
+static gd_tensors call_net(gd_tensors in, void *user) {
+    counted *c = user;
+    c->seen = gd_jit_traces(c->jit);
+    return gd_listed(gd_module_forward(c->net, in.at[0]));
+}
+static gd_tensors call_jit_inside(gd_tensors in, void *user) {
+    int64_t inner = 0;
+    gd_tensors y = gd_jit_call(user, in, .trace = &inner);
+    CHECK(inner == -1);
+    return y;
+}
+
+CLEAN_TEST(a_call_tells_the_number_of_its_trace) {
+    GD_SCOPE;
+    GD_NO_GRAD;
+    counted c = {.net = gd_nn_dropout()};
+    c.jit = gd_jit_new(call_net, &c, .plans = 2);
+    gd_tensor *x[3];
+    for (int i = 0; i < 3; i++) x[i] = gd_ones(gd_dims(i + 1));
+    int64_t trace = -2;
+    for (int i = 0; i < 2; i++) {
+        gd_jit_call(c.jit, gd_list(x[i]), .trace = &trace);
+        CHECK(trace == i && c.seen == i);
+    }
+    gd_jit_call(c.jit, gd_list(x[0]), .trace = &trace);
+    CHECK(trace == 0 && c.seen == 1 && gd_jit_keeps(c.jit, 0) && gd_jit_keeps(c.jit, 1));
+    gd_jit_call(c.jit, gd_list(x[2]), .trace = &trace);
+    CHECK(trace == 2 && gd_jit_keeps(c.jit, 0) && !gd_jit_keeps(c.jit, 1) &&
+          gd_jit_keeps(c.jit, 2) && !gd_jit_keeps(c.jit, 3) && !gd_jit_keeps(NULL, 0));
+    gd_jit_call(gd_jit_new(call_jit_inside, c.jit), gd_list(x[0]));
+    CHECK(!gd_failed());
+}
+
+#define DIFFERS(jit, inputs, text, ...)                                                \
+    do {                                                                               \
+        char *found = gd_jit_difference(jit, inputs, __VA_ARGS__);                     \
+        CHECK_SAYING(strcmp(found ? found : "", text) == 0, "%s", found ? found : ""); \
+        free(found);                                                                   \
+    } while (0)
+
+CLEAN_TEST(a_jit_says_why_it_would_trace_again) {
+    GD_SCOPE;
+    counted c = {.net = gd_nn_sequential(gd_nn_linear(4, 2), gd_nn_dropout())};
+    c.jit = gd_jit_new(call_net, &c);
+    gd_tensor *x = gd_ones(gd_dims(3, 4));
+    DIFFERS(c.jit, gd_list(x), "", .key = 0);
+    gd_jit_call(c.jit, gd_list(x));
+    DIFFERS(c.jit, gd_list(x), "", .key = 0);
+    DIFFERS(c.jit, gd_list(x), "the key is another one", .key = 1);
+    DIFFERS(c.jit, gd_list(gd_ones(gd_dims(2, 4))), "input 0 is f32[2,4], it was f32[3,4]",
+            .key = 0);
+    DIFFERS(c.jit, gd_list(x, x), "2 inputs instead of 1", .key = 0);
+    gd_module_eval(c.net);
+    DIFFERS(c.jit, gd_list(x), "a module is in evaluation mode", .key = 0);
+    gd_module_train(c.net);
+    gd_tensor *w = gd_module_parameters(c.net).at[0];
+    gd_set_requires_grad(w, false);
+    DIFFERS(c.jit, gd_list(x), "a captured tensor, f32[2,4], requires no gradient any more",
+            .key = 0);
+    gd_set_requires_grad(w, true);
+    GD_AUTOCAST(GD_BF16);
+    DIFFERS(c.jit, gd_list(x), "autocast is bf16, it was off", .key = 0);
+    CHECK(!gd_failed());
+}
+
 TEST_MAIN
