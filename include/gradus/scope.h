@@ -62,6 +62,11 @@ GD_API void *gd_keep(void *object);
 GD_API void *gd_retain(void *object);
 GD_API void gd_release(void *object);
 
+/* Takes a reference that belongs to the innermost scope, as if a call had returned the object, and
+ * returns it; NULL with the failure recorded if out of memory. For bindings: a function that the
+ * library calls returns objects whose only references may be those of another language. */
+GD_API void *gd_hold(void *object);
+
 /* The kinds of objects. */
 typedef struct gd_graph gd_graph;
 typedef struct gd_session gd_session;

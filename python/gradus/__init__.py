@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
     from gradus._torch_functions import *  # type: ignore[assignment]
     from gradus._torch_methods import *  # type: ignore[assignment]
     from gradus._core import *  # type: ignore[assignment]
+    from gradus._jit import Jit as Jit, jit as jit
 else:  # and the interpreter the last
     from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
     from gradus import _methods  # noqa: F401 (adds methods to Tensor)
@@ -39,6 +40,9 @@ from gradus._modes import *  # noqa: F401,F403
 e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 
 _submodules = ("linalg", "nn", "torch")
+_lazy = {  # names whose module is imported when they are first used
+    **dict.fromkeys(("Jit", "jit"), "_jit"),
+}
 
 
 def get_include() -> str:
@@ -65,10 +69,13 @@ if not TYPE_CHECKING:  # it would make every name right for a type checker
     def __getattr__(name):
         if name in _submodules:
             return _importlib.import_module("gradus." + name)
+        if name in _lazy:
+            value = globals()[name] = getattr(_importlib.import_module("gradus." + _lazy[name]), name)
+            return value
         if name.startswith("_"):
             raise AttributeError(f"module 'gradus' has no attribute '{name}'")
         raise AttributeError(_importlib.import_module("gradus._missing").explain(name))
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_submodules))
+    return sorted(set(globals()) | set(_submodules) | set(_lazy))

@@ -286,7 +286,9 @@ typedef struct lent_buffer {
 static bool check_lent(gd_tensor *t) {
     const char *why = NULL;
     if (gd_tensor_is_symbol(t))
-        why = "the tensor is a symbol of a function that is being traced, so it has no values yet";
+        why = "the tensor is a symbol of a function that is being traced, so it has no values yet; "
+              "return it and read the result of the call, or choose between tensors with gd.where "
+              "or gd.cond";
     else if (gd_tensor_requires_grad(t))
         why = "the tensor requires a gradient, which other libraries do not know; call .detach() "
               "first";
@@ -294,7 +296,9 @@ static bool check_lent(gd_tensor *t) {
         why = "the tensor is not in the memory of the CPU; call .cpu() first";
     else if (gd_tensor_dtype(t) == GD_BF16)
         why = "buffers have no bfloat16; call .numpy(), which uses ml_dtypes, or .to(float32)";
-    if (why) PyErr_SetString(PyExc_BufferError, why);
+    const char *site = why ? gdpy_site() : NULL; /* while a function is traced */
+    if (why && site) PyErr_Format(PyExc_BufferError, "%s (%s)", why, site);
+    else if (why) PyErr_SetString(PyExc_BufferError, why);
     return !why;
 }
 

@@ -87,7 +87,7 @@ bool gdpy_tensors_from_result(PyObject *result, const char *what, gd_tensors *to
     for (Py_ssize_t i = 0; i < n && good; i++) {
         PyObject *o = PyTuple_GetItem(list, i);
         at[i] = o == Py_None ? NULL : gdpy_to_tensor(o, GD_DTYPE_NONE, true);
-        good = o == Py_None || at[i];
+        good = o == Py_None || (at[i] && gd_hold(at[i])); /* `result` may have the last reference */
         if (!good && PyErr_ExceptionMatches(PyExc_TypeError)) {
             PyErr_Clear();
             PyErr_Format(PyExc_TypeError, "%s must return tensors, not %R", what,
@@ -95,7 +95,7 @@ bool gdpy_tensors_from_result(PyObject *result, const char *what, gd_tensors *to
         }
     }
     if (good) {
-        *to = gd_list_copy((gd_tensors){at, n}); /* the scope holds them */
+        *to = gd_list_copy((gd_tensors){at, n});
         good = to->count == n || (gdpy_raise(), false);
     }
     PyMem_Free(at);

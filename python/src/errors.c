@@ -5,6 +5,8 @@
  */
 #include "object.h"
 
+#include <string.h>
+
 static PyObject *error_class; /* gradus.Error */
 
 static struct {
@@ -58,6 +60,18 @@ PyObject *gdpy_exception_of(gd_status status) {
     return error_class;
 }
 
+/* The message in Python's words: calls of C that the program does not know are left out, and names of
+ * functions are those of the package. */
+static PyObject *message_text(const char *message) {
+    static const char *const calls[] = {"gd_item: ", "gd_copy_to: ", "gd_jit_call: "};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strncmp(message, calls[i], strlen(calls[i])) == 0) message += strlen(calls[i]);
+    PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+    PyObject *named = text ? PyObject_CallMethod(text, "replace", "ss", "gd_", "gd.") : NULL;
+    Py_XDECREF(text);
+    return named;
+}
+
 PyObject *gdpy_raise(void) {
     if (!PyErr_Occurred()) {
         const gd_status status = gd_error_status();
@@ -66,7 +80,11 @@ PyObject *gdpy_raise(void) {
             PyErr_SetObject((PyObject *)Py_TYPE(kept), kept);
             Py_DECREF(kept);
         } else if (status == GD_OK) PyErr_SetString(error_class, "the call has failed");
-        else PyErr_SetString(gdpy_exception_of(status), gd_error_message());
+        else {
+            PyObject *text = message_text(gd_error_message());
+            if (text) PyErr_SetObject(gdpy_exception_of(status), text);
+            Py_XDECREF(text);
+        }
     }
     gd_clear_error();
     return NULL;

@@ -356,6 +356,7 @@ static int start(PyObject *module) {
         gdpy_device_init(module) < 0 || gdpy_tensor_init(module) < 0 ||
         gdpy_dlpack_init(module) < 0 || gdpy_log_init(module) < 0 ||
         gdpy_objects_init(module) < 0 || gdpy_tree_init(module) < 0 ||
+        gdpy_jit_init(module) < 0 ||
         PyModule_AddFunctions(module, gdpy_module_functions) < 0 ||
         PyModule_AddFunctions(module, gdpy_optim_functions) < 0)
         return -1;

@@ -156,6 +156,11 @@ PyObject *gdpy_item(PyObject *self) {
                      (long long)count);
         return NULL;
     }
+    if (gd_tensor_is_symbol(t)) { /* the failure names the op; this is the line that reads */
+        const char *site = gdpy_site();
+        gd_item_at(site, t);
+        return gdpy_raise();
+    }
     const bool wait = gd_data(t) == NULL; /* of another device */
     PyThreadState *released = wait ? PyEval_SaveThread() : NULL;
     double value = 0;

@@ -168,6 +168,14 @@ void *(gd_keep)(void *object) {
     return object;
 }
 
+void *gd_hold(void *object) {
+    if (!object || is_freed(object, "gd_hold")) return object;
+    gd_object_retain(object);
+    const gd_status status = gd_scope_take(object);
+    if (status == GD_OK) return object;
+    gd_error_record(status);
+    return NULL;
+}
 void *(gd_retain)(void *object) {
     if (object && !is_freed(object, "gd_retain")) gd_object_retain(object);
     return object;
