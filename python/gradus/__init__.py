@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
     from gradus._torch_functions import *  # type: ignore[assignment]
     from gradus._torch_methods import *  # type: ignore[assignment]
     from gradus._core import *  # type: ignore[assignment]
+    from gradus._autograd import (
+        Function as Function, gradcheck as gradcheck, hessian as hessian, hvp as hvp, jacobian as jacobian, jvp as jvp,
+        recompute as recompute, vjp as vjp)
     from gradus._jit import Jit as Jit, jit as jit
 else:  # and the interpreter the last
     from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
@@ -42,6 +45,7 @@ e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), f
 _submodules = ("linalg", "nn", "torch")
 _lazy = {  # names whose module is imported when they are first used
     **dict.fromkeys(("Jit", "jit"), "_jit"),
+    **dict.fromkeys(("Function", "gradcheck", "hessian", "hvp", "jacobian", "jvp", "recompute", "vjp"), "_autograd"),
 }
 
 

@@ -302,6 +302,21 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
                         requires_grad=requires_grad)
 
 
+def register_hook(self, hook):
+    """Each backward calls hook with the gradient; what it returns is used instead, unless it is None. Returns a handle
+    whose remove() removes the hook."""
+    from gradus import _autograd
+
+    return _autograd.register_hook(self, hook)
+
+
+def retain_grad(self):
+    """Makes backward keep the gradient of a tensor that is no leaf in grad."""
+    from gradus import _autograd
+
+    _autograd.retain_grad(self)
+
+
 def _add():
     skip = {"builtins", "Tensor", "Size"}
     for name, value in builtins.list(globals().items()):

@@ -175,6 +175,9 @@ static PyObject *core_grad_mode_end(PyObject *module, PyObject *before) {
     gd_grad_mode_end(&mode);
     return Py_NewRef(Py_None);
 }
+static PyObject *core_is_tracing(PyObject *module, PyObject *none) {
+    return (void)module, (void)none, PyBool_FromLong(gd_is_tracing());
+}
 static PyObject *core_is_grad_enabled(PyObject *module, PyObject *none) {
     return (void)module, (void)none, PyBool_FromLong(gd_grad_enabled());
 }
@@ -305,6 +308,7 @@ static PyMethodDef functions[] = {
     {"_grad_mode", core_grad_mode, METH_O, NULL},
     {"_grad_mode_end", core_grad_mode_end, METH_O, NULL},
     {"_grad", core_grad, METH_VARARGS, NULL},
+    {"_is_tracing", core_is_tracing, METH_NOARGS, NULL},
     {"is_grad_enabled", core_is_grad_enabled, METH_NOARGS,
      "is_grad_enabled()\n--\n\nWhether the tape records ops on this thread."},
     {"set_default_device", core_set_default_device, METH_O,
@@ -356,7 +360,7 @@ static int start(PyObject *module) {
         gdpy_device_init(module) < 0 || gdpy_tensor_init(module) < 0 ||
         gdpy_dlpack_init(module) < 0 || gdpy_log_init(module) < 0 ||
         gdpy_objects_init(module) < 0 || gdpy_tree_init(module) < 0 ||
-        gdpy_jit_init(module) < 0 ||
+        gdpy_jit_init(module) < 0 || gdpy_autograd_init(module) < 0 ||
         PyModule_AddFunctions(module, gdpy_module_functions) < 0 ||
         PyModule_AddFunctions(module, gdpy_optim_functions) < 0)
         return -1;

@@ -50,7 +50,7 @@ class set_grad_enabled:
         _core._grad_mode_end(self._before)
 
 
-from gradus.torch import autograd as autograd, cuda as cuda, linalg as linalg, nn as nn
+from gradus.torch import autograd as autograd, cuda as cuda, linalg as linalg, nn as nn, utils as utils
 
 float, double, half = _core.float32, _core.float64, _core.float16
 long, int, bool = _core.int64, _core.int32, _core.bool

@@ -1,12 +1,15 @@
 """torch.autograd: gradients."""
 from __future__ import annotations
 
+from gradus._autograd import Function as Function, gradcheck as _gradcheck
 from gradus._core import Tensor
 from gradus._functions import grad as _grad
-from gradus._modes import enable_grad, no_grad
+from gradus._modes import enable_grad, no_grad, set_grad_enabled
+from gradus.torch.autograd import functional as functional
 
 __all__ = [
-    "backward", "enable_grad", "grad", "no_grad",
+    "Function", "backward", "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck", "no_grad",
+    "set_grad_enabled",
 ]
 
 
@@ -31,3 +34,23 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False) 
     retain = create_graph if retain_graph is None else retain_graph
     for i, (t, g) in enumerate(zip(tensors, given)):
         t.backward(g, retain_graph=retain or i + 1 < len(tensors), create_graph=create_graph)
+
+
+def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=0.001, raise_exception=True, **unused) -> bool:
+    """Compares gradients with finite differences, in float64."""
+    return _checked(func, inputs, eps, atol, rtol, raise_exception, False)
+
+
+def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=0.001, raise_exception=True,
+                  **unused) -> bool:
+    """Compares gradients of gradients with finite differences, in float64."""
+    return _checked(func, inputs, eps, atol, rtol, raise_exception, True)
+
+
+def _checked(func, inputs, eps, atol, rtol, raise_exception, second_order):
+    try:
+        return _gradcheck(func, inputs, eps=eps, atol=atol, rtol=rtol, second_order=second_order)
+    except (ValueError, RuntimeError):
+        if raise_exception:
+            raise
+        return False
