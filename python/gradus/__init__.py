@@ -28,6 +28,10 @@ if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
     from gradus._autograd import (
         Function as Function, gradcheck as gradcheck, hessian as hessian, hvp as hvp, jacobian as jacobian, jvp as jvp,
         recompute as recompute, vjp as vjp)
+    from gradus._graphs import (
+        Graph as Graph, Session as Session, after as after, call_op as call_op, cond as cond, define_op as define_op,
+        foldl as foldl, gradients as gradients, minimize as minimize, name_scope as name_scope, named as named,
+        placeholder as placeholder, scan as scan, variable as variable, while_loop as while_loop)
     from gradus._jit import Jit as Jit, jit as jit
 else:  # and the interpreter the last
     from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
@@ -37,6 +41,7 @@ else:  # and the interpreter the last
     from gradus._nn_functions import *  # noqa: F401,F403
     from gradus._core import add, divide, empty, equal, max, min, round, subtract, where  # noqa: F401 (the standard's)
     from gradus._functions import *  # noqa: F401,F403 (the standard's)
+    del Graph, Jit, Session  # noqa: F821 (those that programs use are in _lazy)
 from gradus._core import __version__ as __version__
 from gradus._modes import *  # noqa: F401,F403
 
@@ -45,6 +50,9 @@ e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), f
 _submodules = ("linalg", "nn", "torch")
 _lazy = {  # names whose module is imported when they are first used
     **dict.fromkeys(("Jit", "jit"), "_jit"),
+    **dict.fromkeys((
+        "Graph", "Session", "after", "call_op", "cond", "define_op", "foldl", "gradients", "minimize", "name_scope",
+        "named", "placeholder", "scan", "variable", "while_loop"), "_graphs"),
     **dict.fromkeys(("Function", "gradcheck", "hessian", "hvp", "jacobian", "jvp", "recompute", "vjp"), "_autograd"),
 }
 

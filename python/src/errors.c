@@ -66,6 +66,7 @@ static PyObject *message_text(const char *message) {
     static const char *const calls[] = {"gd_item: ", "gd_copy_to: ", "gd_jit_call: "};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strncmp(message, calls[i], strlen(calls[i])) == 0) message += strlen(calls[i]);
+    if (strncmp(message, "gd_", 3) == 0) message += 3;
     PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
     PyObject *named = text ? PyObject_CallMethod(text, "replace", "ss", "gd_", "gd.") : NULL;
     Py_XDECREF(text);

@@ -117,6 +117,7 @@ int gdpy_objects_init(PyObject *module);
 int gdpy_tree_init(PyObject *module);
 int gdpy_jit_init(PyObject *module);
 int gdpy_autograd_init(PyObject *module);
+int gdpy_graph_init(PyObject *module);
 /* Functions of _core: nn.c, optim.c. */
 extern PyMethodDef gdpy_module_functions[], gdpy_optim_functions[];
 PyObject *gdpy_module_tp_call(PyObject *self, PyObject *args, PyObject *names);

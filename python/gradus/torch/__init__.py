@@ -23,6 +23,7 @@ else:  # and the interpreter the last
     from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
     from gradus._torch_methods import *  # noqa: F401,F403 (functions that are methods, too)
     from gradus._torch_functions import *  # noqa: F401,F403
+    del Graph, Jit, Session  # noqa: F821 (types behind those of gradus)
 from gradus._core import __version__ as __version__
 from gradus._functions import (
     can_cast as can_cast, finfo as finfo, from_numpy as from_numpy, iinfo as iinfo, is_tensor as is_tensor,
