@@ -25,7 +25,7 @@ class Jit(_core.Jit, Generic[_P, _R]):
     def __init__(self, function: Callable[_P, _R], level: int = 2, plans: int = 32) -> None:
         super().__init__(function, level, plans, False)
         self._options = level, plans
-        self._notes: list[tuple[dict[str, str], str | None]] = []
+        self._notes: list[_Note] = []
         self._methods: dict[int, tuple[Any, Jit[..., Any]]] = {}
         self._owner: Callable[[], Any] | None = None
         self.__wrapped__ = function
@@ -70,24 +70,36 @@ class Jit(_core.Jit, Generic[_P, _R]):
 
     def explain(self) -> list[str]:
         """Why the function was traced again, for each trace after the first: what differs from the nearest one before."""
-        texts = []
-        for i, (arguments, difference) in enumerate(self._notes[1:], 1):
-            found = min((_differences(arguments, before) for before, _ in self._notes[:i]), key=len)
-            if not found:
-                if difference == "the key is another one":
-                    difference = "the same arguments were given by name instead of by position, or the other way round"
-                found = [difference or "its plan was dropped, because there are more than plans="
-                         f"{self._options[1]} sets of shapes and arguments"]
-            texts.append("; ".join(found))
-        return texts
+        return [note.why for note in self._notes if note.why]
 
     def _note(self, args: tuple[Any, ...], names: dict[str, Any] | None, difference: str | None) -> None:
         """A new trace; called by the library with the arguments of the trace."""
-        found: dict[str, str] = {}
+        note = _Note(self.traces)
         for name, value in _named(self.__wrapped__, args, names or {}).items():
-            _describe(name, value, found)
-        self._notes.append((found, difference))
+            _describe(name, value, note.arguments)
+        if self._notes:
+            note.why = self._reason(note.arguments, difference)
+        self._notes.append(note)
         del self._notes[:-_MOST_NOTES]
+
+    def _reason(self, arguments: dict[str, str], difference: str | None) -> str:
+        nearest = min((_differences(arguments, note.arguments) for note in reversed(self._notes)), key=len)
+        if nearest:
+            return "; ".join(nearest)
+        if not any(self._keeps(note.number) for note in self._notes if note.arguments == arguments):
+            return f"its plan was dropped: there are more sets of shapes and arguments than plans={self._options[1]}"
+        if difference is None or difference == "the key is another one":
+            return "the same arguments were given by name instead of by position, or the other way round"
+        return difference
+
+
+class _Note:
+    """What is known about a trace: its number, the arguments as texts, and why it was made."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.arguments: dict[str, str] = {}
+        self.why = ""
 
 
 def _named(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,31 @@
 
 #include <string.h>
 
-enum { MOST = 8, TEXT = 400 };
+enum { MOST = 64, TEXT = 400 };
 static struct {
     PyObject *exception;
     char text[TEXT]; /* that the failure has, too */
-    unsigned long thread;
+    unsigned long thread, order;
 } kept[MOST]; /* the GIL protects it */
-static int next;
+static int waiting; /* how many exceptions are there */
+static unsigned long next;
+
+/* A free place, or that of the oldest. */
+static int free_place(void) {
+    int oldest = 0;
+    for (int i = 0; i < MOST; i++) {
+        if (!kept[i].exception) return i;
+        if (kept[i].order < kept[oldest].order) oldest = i;
+    }
+    return oldest;
+}
+
+static PyObject *take_place(int i, PyObject *exception) {
+    PyObject *before = kept[i].exception;
+    kept[i].exception = exception;
+    waiting += (exception != NULL) - (before != NULL);
+    return before;
+}
 
 PyGILState_STATE gdpy_enter(void) { return PyGILState_Ensure(); }
 void gdpy_leave(PyGILState_STATE state) { PyGILState_Release(state); }
@@ -29,7 +47,8 @@ gd_status gdpy_keep_exception(void) {
     PyObject *both = name && text ? PyUnicode_FromFormat("%U: %U", name, text) : NULL;
     const char *utf8 = both ? PyUnicode_AsUTF8AndSize(both, NULL) : NULL;
     PyErr_Clear();
-    const int i = next++ % MOST;
+    const int i = free_place();
+    kept[i].order = next++;
     snprintf(kept[i].text, TEXT, "%s", utf8 ? utf8 : "an exception");
     kept[i].thread = PyThread_get_thread_ident();
     gd_status status = GD_E_STATE;
@@ -40,7 +59,8 @@ gd_status gdpy_keep_exception(void) {
             status = s;
     if (PyErr_GivenExceptionMatches(value, PyExc_MemoryError)) status = GD_E_MEMORY;
     status = gd_raise_at(NULL, status, "%s", kept[i].text);
-    gdpy_set(&kept[i].exception, value); /* may run Python code, so it is last */
+    PyObject *old = take_place(i, value);
+    Py_XDECREF(old); /* may run Python code, so it is last */
     Py_XDECREF(type);
     Py_XDECREF(trace);
     Py_XDECREF(name);
@@ -51,20 +71,27 @@ gd_status gdpy_keep_exception(void) {
 
 PyObject *gdpy_kept_exception(void) {
     const char *message = gd_error_message();
-    for (int k = 0; k < MOST; k++) { /* the latest first */
-        const int i = (next - 1 - k + 2 * MOST) % MOST;
+    const unsigned long thread = PyThread_get_thread_ident();
+    int best = -1;
+    size_t most = 0;
+    for (int i = 0; i < MOST && waiting > 0; i++) {
         if (!kept[i].exception || !strstr(message, kept[i].text)) continue;
-        PyObject *exception = kept[i].exception;
-        kept[i].exception = NULL;
-        return exception;
+        /* this thread's first, then the longest text, then the latest */
+        const size_t fit = strlen(kept[i].text) + 1 + (kept[i].thread == thread ? TEXT : 0);
+        const bool later = best >= 0 && fit == most && kept[i].order > kept[best].order;
+        if (fit > most || later) most = fit, best = i;
     }
-    return NULL;
+    return best < 0 ? NULL : take_place(best, NULL);
 }
 
 void gdpy_drop_exceptions(void) {
+    if (waiting == 0) return;
     const unsigned long thread = PyThread_get_thread_ident();
     for (int i = 0; i < MOST; i++)
-        if (kept[i].exception && kept[i].thread == thread) gdpy_set(&kept[i].exception, NULL);
+        if (kept[i].exception && kept[i].thread == thread) {
+            PyObject *old = take_place(i, NULL);
+            Py_XDECREF(old);
+        }
 }
 
 PyObject *gdpy_tensor_tuple(gd_tensors list) {

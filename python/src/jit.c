@@ -310,7 +310,7 @@ static PyObject *run_call(PyObject *self, PyObject *args, PyObject *names, bool 
     if (only_tensors(args, names, j->bound, &in) || flatten_arguments(&call, j->bound, &in))
         result = call_or_plan(j, &call, &in, &c, plan);
     gdpy_cancel(&c);
-    if (j->running == 1 && j->count > 2 * j->plans + 8) drop_records(j);
+    if (result && j->running == 1 && j->count > 2 * j->plans + 8) drop_records(j);
     j->running--;
     if (in.at != in.few) PyMem_Free(in.at);
     Py_XDECREF(call.description);
@@ -397,6 +397,12 @@ static PyObject *jit_records(PyObject *self, PyObject *none) {
     return Py_BuildValue("(in)", j->count, PyDict_Size(j->keys));
 }
 
+static PyObject *jit_keeps(PyObject *self, PyObject *number) {
+    const long long trace = PyLong_AsLongLong(number);
+    if (trace == -1 && PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(gd_jit_keeps(((py_jit *)self)->object.handle, trace));
+}
+
 static PyGetSetDef properties[] = {
     {"traces", get_traces, NULL, "How many times the function was traced so far.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -408,6 +414,7 @@ static PyMemberDef members[] = {
 static PyMethodDef methods[] = {
     {"_plan", (PyCFunction)(void (*)(void))jit_plan, METH_VARARGS | METH_KEYWORDS, NULL},
     {"_records", jit_records, METH_NOARGS, NULL},
+    {"_keeps", jit_keeps, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot slots[] = {

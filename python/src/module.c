@@ -10,14 +10,51 @@
 /* Nodes of a graph keep the address of their place, so each text is kept, once. */
 static PyObject *site_texts; /* a dict: text to a bytes object */
 
+/* The file of a frame's code; a new reference. */
+static PyObject *file_of(PyObject *frame) {
+    PyCodeObject *code = PyFrame_GetCode((PyFrameObject *)frame);
+    PyObject *file = PyObject_GetAttrString((PyObject *)code, "co_filename");
+    Py_DECREF((PyObject *)code);
+    return file;
+}
+
+/* Whether it is a file of this package, whose name ends in /gradus/... */
+static bool is_own(PyObject *file) {
+    static char folder[1024]; /* "": not known yet */
+    if (!*folder) {
+        PyObject *core = PyImport_ImportModule("gradus._core"),
+                 *path = core ? PyObject_GetAttrString(core, "__file__") : NULL;
+        const char *text = path ? PyUnicode_AsUTF8AndSize(path, NULL) : NULL;
+        const char *end = text ? strrchr(text, '/') : NULL;
+        snprintf(folder, sizeof folder, "%.*s", end ? (int)(end - text) + 1 : 1, end ? text : "-");
+        Py_XDECREF(path);
+        Py_XDECREF(core);
+    }
+    const char *name = file ? PyUnicode_AsUTF8AndSize(file, NULL) : NULL;
+    return name && strncmp(name, folder, strlen(folder)) == 0;
+}
+
+/* The frame of the program that has called the package; a new reference. */
+static PyObject *calling_frame(PyObject **file) {
+    PyObject *frame = Py_XNewRef((PyObject *)PyEval_GetFrame());
+    *file = frame ? file_of(frame) : NULL;
+    while (frame && is_own(*file)) {
+        PyObject *back = PyObject_GetAttrString(frame, "f_back");
+        if (!back || back == Py_None) {
+            Py_XDECREF(back);
+            break;
+        }
+        gdpy_set(&frame, back);
+        gdpy_set(file, file_of(frame));
+    }
+    return frame;
+}
+
 const char *gdpy_site(void) {
-    if (!gd_is_tracing()) return NULL;
-    PyFrameObject *frame = PyEval_GetFrame(); /* borrowed */
-    if (!frame || !site_texts) return NULL;
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    PyObject *file = PyObject_GetAttrString((PyObject *)code, "co_filename"), *text = NULL,
-             *kept = NULL;
-    if (file) text = PyUnicode_FromFormat("%U:%d", file, PyFrame_GetLineNumber(frame));
+    if (!gd_is_tracing() || !site_texts) return NULL;
+    PyObject *file, *frame = calling_frame(&file), *text = NULL, *kept = NULL;
+    if (!frame) return NULL;
+    if (file) text = PyUnicode_FromFormat("%U:%d", file, PyFrame_GetLineNumber((PyFrameObject *)frame));
     if (text) kept = PyDict_GetItemWithError(site_texts, text);
     if (text && !kept) {
         PyObject *bytes = PyUnicode_AsUTF8String(text);
@@ -25,7 +62,7 @@ const char *gdpy_site(void) {
         Py_XDECREF(bytes); /* the dict holds it */
     }
     const char *site = kept ? PyBytes_AsString(kept) : NULL;
-    Py_DECREF((PyObject *)code);
+    Py_DECREF(frame);
     Py_XDECREF(file);
     Py_XDECREF(text);
     PyErr_Clear();

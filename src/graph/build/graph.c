@@ -117,8 +117,8 @@ static gd_status fail_unread(const gd_tensor *t, const char *what) {
     symbol_text(t, text, sizeof text);
     if (origin && (!origin->graph || gd_symbol_is_left_over(t)))
         return gd_fail(GD_E_STATE,
-                       "%s: %s is a symbol of a %s; return it from the function, and read the "
-                       "result of the call",
+                       "%s: %s is a symbol of a %s; return it from the function of a jit, and read "
+                       "the result of the call",
                        what, text,
                        origin->graph ? "jit's function that has returned" : "graph that was freed");
     if (origin && is_of_jit(origin->graph))
