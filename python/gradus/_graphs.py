@@ -272,7 +272,8 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], state: Any, xs: Any, rever
     """
     structure, tensors = _tensors((state,))
     one, over = _core._flatten(_replaced((xs,), lambda x: x if isinstance(x, Tensor) else _core.as_tensor(x)))
-    n, y_structure = len(tensors), []
+    n = len(tensors)
+    y_structure: list[Any] = []
 
     def step(given: list[Tensor]) -> list[Tensor]:
         result = body(_core._unflatten(structure, given[:n])[0], _core._unflatten(one, given[n:])[0])
@@ -352,6 +353,9 @@ def _op_function(name: str) -> Callable[..., Any]:
                 if i < len(x):
                     raise TypeError(f"{name}() got the argument {given!r} twice")
                 x += [None] * (i - len(x)) + [options.pop(given)]
+        for i, row in enumerate(inputs):
+            if not (row[1] or row[2]) and (i >= len(x) or x[i] is None):
+                raise TypeError(f"{name}() needs the argument {row[0]!r}")
         found = _core._op_call(name, x, options)
         return found[0] if outputs == 1 else found
 
