@@ -69,6 +69,27 @@ TEST(keep_moves_a_result_to_the_outer_scope) {
     CHECK(gd_live_objects() == objects);
 }
 
+static gd_tensor *owned; /* as another language holds it */
+static void drop_owned(void) {
+    gd_release(owned);
+    owned = NULL;
+}
+
+TEST(hold_gives_a_reference_to_the_innermost_scope) {
+    int64_t objects = gd_live_objects();
+    {
+        GD_SCOPE;
+        owned = gd_retain(matrix());
+    }
+    {
+        GD_SCOPE;
+        gd_tensor *x = gd_hold(owned);
+        drop_owned();
+        CHECK(x && ((float *)gd_data(x))[5] == 6 && gd_hold(NULL) == NULL);
+    }
+    CHECK(gd_live_objects() == objects);
+}
+
 TEST(keep_without_an_outer_scope_makes_the_caller_the_owner) {
     int64_t objects = gd_live_objects();
     gd_tensor *x = matrix(), *y;

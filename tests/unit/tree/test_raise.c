@@ -98,10 +98,10 @@ CLEAN_TEST(hooks_and_functions_of_the_tape) {
     CHECK(gd_backward(gd_sum(y)) == GD_E_IO);
     CHECK_RAISED("boom");
     CHECK(!gd_tensor_grad(w));
-    const gd_function forward = {"first", 1, function_raises, function_raises, NULL, false};
+    const gd_function forward = {"first", 1, function_raises, function_raises, NULL, false, NULL};
     CHECK(gd_tensor_is_error(gd_apply(&forward, gd_list(w), NULL).at[0]));
     CHECK_RAISED("boom");
-    const gd_function backward = {"second", 1, function_copies, function_raises, NULL, false};
+    const gd_function backward = {"second", 1, function_copies, function_raises, NULL, false, NULL};
     CHECK(gd_backward(gd_sum(gd_apply(&backward, gd_list(w), NULL).at[0])) == GD_E_IO);
     CHECK_RAISED("second");
     CHECK(!gd_tensor_grad(w));
@@ -135,7 +135,8 @@ CLEAN_TEST(jits_and_control_flow) {
     CHECK_RAISED("boom");
     CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(jit_branches, NULL), gd_list(x)).at[0]));
     CHECK_RAISED("boom");
-    const gd_function run = {"third", 1, function_raises, function_raises, function_infers, false};
+    const gd_function run = {"third", 1,   function_raises, function_raises, function_infers,
+                             false,   NULL};
     CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(jit_applies, (void *)&run), gd_list(x)).at[0]));
     CHECK_RAISED("boom");
     CHECK(gd_tensor_is_error(
