@@ -54,7 +54,11 @@ class Jit(_core.Jit, Generic[_P, _R]):
 
     def _bind(self, instance: Any) -> tuple[Any, Jit[..., Any]]:
         key, methods = id(instance), self._methods
-        holder: Any = weakref.ref(instance, lambda _: methods.pop(key, None))
+        try:
+            holder: Any = weakref.ref(instance, lambda _: methods.pop(key, None))
+        except TypeError:
+            raise TypeError(f"plans of a method need objects with weak references: add '__weakref__' to the __slots__ "
+                            f"of {type(instance).__name__}") from None
         bound: Jit[..., Any] = Jit.__new__(type(self))
         _core.Jit.__init__(bound, self.__wrapped__, *self._options, True)
         bound.__dict__.update(self.__dict__, _notes=[], _methods={}, _owner=holder)

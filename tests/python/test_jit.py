@@ -195,6 +195,40 @@ class Methods(Clean):
         self.assertIsNone(gone())
         self.assertEqual(self.Net.step._methods, {})
 
+    def test_methods_of_modules_and_static_methods(self):
+        class Net(gd.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = gd.nn.Linear(3, 2)
+
+            def forward(self, x):
+                return self.fc(x)
+
+            @gd.jit
+            def predict(self, x, scale=1.0):
+                return {"y": self(x) * scale}
+
+            @staticmethod
+            @gd.jit
+            def twice(x):
+                return x * 2
+
+        net = Net()
+        self.assertEqual(net.predict(gd.ones(4, 3), scale=2.0)["y"].tolist(), (net(gd.ones(4, 3)) * 2.0).tolist())
+        self.assertEqual(net.twice(gd.ones(1)).item(), 2)
+        f = gd.jit(lambda net, x: net(x))  # a module as an argument is itself
+        f(net, gd.ones(4, 3))
+        f(Net(), gd.ones(4, 3))
+        f(net, gd.ones(4, 3))
+        self.assertEqual(f.traces, 2)
+
+        class Slots:
+            __slots__ = ("w",)
+            step = gd.jit(lambda self, x: x)
+
+        with self.assertRaisesRegex(TypeError, "'__weakref__' to the __slots__ of Slots"):
+            Slots().step(gd.ones(1))
+
     def test_a_jit_of_a_closure_over_itself_is_collected(self):
         def make():
             def f(x):
