@@ -183,10 +183,16 @@ class Functions(Clean):
         self.assertIs(torch.autograd.Function, gd.Function)
 
 
-class InPlans(Functions):
+class InPlans(Clean):
     """Recipes of functions in graphs stay as long as the process."""
 
     allowed = 40
+
+    def setUp(self):
+        self.x = gd.tensor([1.0, -2.0, 3.0], requires_grad=True)
+
+    def tearDown(self):
+        del self.x
 
     def test_in_a_jit_both_run_in_each_call(self):
         for function in (Cube, OfOps):

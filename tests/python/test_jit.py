@@ -158,6 +158,13 @@ class Traces(Clean):
         outer = gd.jit(lambda x: inner(x, 3)["y"] + inner(x, 3)["n"])
         self.assertEqual([outer(gd.ones(1)).item() for _ in range(2)], [6, 6])
         self.assertEqual((outer.traces, inner.traces), (1, 0))
+        w = gd.ones(2)
+        alone = gd.jit(lambda n: [w * n])  # without tensors among its arguments
+        self.assertEqual([gd.jit(lambda x: x + alone(3)[0])(gd.ones(2)).tolist(), alone._records()], [[4, 4], (0, 1)])
+        with gd.Graph() as graph:
+            y = alone(2)[0]
+        self.assertEqual(gd.Session(graph).run(y).tolist(), [2, 2])
+        self.assertEqual((alone.traces, alone.explain(), alone(4)[0].tolist()), (0, [], [4, 4]))
 
     def test_plans_that_are_dropped_leave_nothing(self):
         f = gd.jit(lambda x, n: (x * n, n), plans=4)
