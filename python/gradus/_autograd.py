@@ -115,7 +115,8 @@ class _Recipe:
     def _make(self, tensors: list[Tensor], needs: Sequence[bool] = ()) -> _Call:
         args = _core._unflatten(self._description, tensors)
         call = _Call()
-        call._run(self._function, args, needs or [False] * len(args))
+        call._run(self._function, args, needs or [
+            isinstance(a, Tensor) and a.dtype.is_floating_point for a in args])  # a gradient may be asked for later
         return call
 
     def _forward(self, tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -218,6 +219,8 @@ class Handle:
         tensor = self._tensor()
         if tensor is not None and self._holder:
             _core._tensor_unhook(tensor, self._holder)
+        elif self._holder:  # the tape still has the tensor, but the program has not
+            self._holder[0] = lambda gradient: None
         self._holder = []
 
     def __enter__(self) -> Handle:

@@ -41,6 +41,12 @@ class Jit(_core.Jit, Generic[_P, _R]):
     def __repr__(self) -> str:
         return f"<jit of {getattr(self.__wrapped__, '__qualname__', self.__wrapped__)}>"
 
+    def __reduce__(self) -> str:  # as functions: by their name
+        return str(self.__qualname__)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jit[_P, _R]:
+        return self
+
     # --- methods ------------------------------------------------------------------------------
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

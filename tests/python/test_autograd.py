@@ -230,6 +230,16 @@ class InPlans(Clean):
         self.same(w.detach(), [0.7] * 3)
         self.assertAlmostEqual(step(x).item(), 3 * 0.343, places=5)
 
+    def test_in_a_graph_with_sizes_that_are_not_known(self):
+        with gd.Graph() as graph:
+            x = gd.placeholder((None,), name="x")
+            y = OfOps.apply(x, 2.0)
+            g, = gd.gradients(y.sum(), x)
+        session = gd.Session(graph)
+        for n in (1, 3, 2):
+            y_now, g_now = session.run((y, g), {x: gd.ones(n) * 2})
+            self.assertEqual((y_now.tolist(), g_now.tolist()), ([16] * n, [24] * n))
+
     def test_several_outputs_in_a_jit(self):
         f = gd.jit(lambda a, b: Several.apply(a, b))
         product, total, positive, text, sign = f(self.x, gd.ones(3))
@@ -272,6 +282,15 @@ class Hooks(Clean):
             self.assertEqual(x.grad.tolist(), [expected] * 2)
         gc.collect()
         self.assertIsNone(gone())
+
+    def test_a_hook_of_a_result_that_the_program_has_dropped_is_removed_too(self):
+        x = gd.ones(2, requires_grad=True)
+        y = x * 2
+        handle, total = y.register_hook(lambda g: g * 100), y.sum()
+        del y
+        handle.remove()
+        total.backward()
+        self.assertEqual(x.grad.tolist(), [2, 2])
 
     def test_hooks_of_results_and_retain_grad(self):
         x = gd.tensor([1.0, 2.0], requires_grad=True)

@@ -1,7 +1,9 @@
 """gradus.jit: traces, static arguments, structures of results, messages, training steps, threads."""
 
+import copy
 import gc
 import inspect
+import pickle
 import threading
 import traceback
 import unittest
@@ -175,6 +177,11 @@ class Traces(Clean):
         self.assertEqual([f(x, n)[1] for n in range(200)], list(range(200)))
 
 
+@gd.jit
+def negated(x):
+    return -x
+
+
 class Methods(Clean):
     class Net:
         def __init__(self, w):
@@ -235,6 +242,10 @@ class Methods(Clean):
 
         with self.assertRaisesRegex(TypeError, "'__weakref__' to the __slots__ of Slots"):
             Slots().step(gd.ones(1))
+
+    def test_copies_and_pickles_are_the_jit_itself(self):
+        self.assertIs(copy.deepcopy({"f": negated})["f"], negated)
+        self.assertIs(pickle.loads(pickle.dumps(negated)), negated)
 
     def test_a_jit_of_a_closure_over_itself_is_collected(self):
         def make():

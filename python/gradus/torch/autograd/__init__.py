@@ -5,7 +5,7 @@ from gradus._autograd import Function as Function, gradcheck as _gradcheck
 from gradus._core import Tensor
 from gradus._functions import grad as _grad
 from gradus._modes import enable_grad, no_grad, set_grad_enabled
-from gradus.torch.autograd import functional as functional
+from gradus.torch.autograd import function as function, functional as functional
 
 __all__ = [
     "Function", "backward", "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck", "no_grad",
