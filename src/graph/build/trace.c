@@ -250,9 +250,11 @@ static gd_status trace_call(gd_invocation *call, const gd_meta *metas) {
                 "it from the function, and use the result of the call",
                 i, gd_symbol_text_hook(t, text, sizeof text));
         if (t && t->kind == GD_SYMBOL && t->node && t->node->origin && !t->node->origin->graph)
-            return gd_fail(GD_E_STATE, "input %d, %s, is a symbol of a graph that was freed; keep the graph or the jit, and return it "
-                           "from the function of a jit", i,
-                           gd_symbol_text_hook(t, text, sizeof text));
+            return gd_fail(
+                GD_E_STATE,
+                "input %d, %s, is a symbol of a graph that was freed; the function of a jit must "
+                "return it",
+                i, gd_symbol_text_hook(t, text, sizeof text));
         if (of && graph && of != graph && !of->body && !graph->body)
             return gd_fail(GD_E_ARGUMENT,
                            "input %d, '%s', is a symbol of another graph than the inputs before it",
