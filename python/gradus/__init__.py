@@ -17,14 +17,6 @@ from gradus import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
-    from gradus._functions import *
-    from gradus._core import (
-        add as add, divide as divide, empty as empty, equal as equal, max as max, min as min, round as round,
-        subtract as subtract, where as where)
-    from gradus._nn_functions import *
-    from gradus._torch_functions import *  # type: ignore[assignment]
-    from gradus._torch_methods import *  # type: ignore[assignment]
-    from gradus._core import *  # type: ignore[assignment]
     from gradus._autograd import (
         Function as Function, gradcheck as gradcheck, hessian as hessian, hvp as hvp, jacobian as jacobian, jvp as jvp,
         recompute as recompute, vjp as vjp)
@@ -33,6 +25,14 @@ if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
         foldl as foldl, gradients as gradients, minimize as minimize, name_scope as name_scope, named as named,
         placeholder as placeholder, scan as scan, variable as variable, while_loop as while_loop)
     from gradus._jit import Jit as Jit, jit as jit
+    from gradus._functions import *
+    from gradus._core import (
+        add as add, divide as divide, empty as empty, equal as equal, max as max, min as min, round as round,
+        subtract as subtract, where as where)
+    from gradus._nn_functions import *
+    from gradus._torch_functions import *  # type: ignore[assignment]
+    from gradus._torch_methods import *  # type: ignore[assignment]
+    from gradus._core import *  # type: ignore[assignment]
 else:  # and the interpreter the last
     from gradus._core import *  # noqa: F401,F403 (the functions of all ops)
     from gradus import _methods  # noqa: F401 (adds methods to Tensor)

@@ -34,7 +34,7 @@ class Jit(_core.Jit, Generic[_P, _R]):
                 setattr(self, name, getattr(function, name))
 
     if TYPE_CHECKING:
-        traces: int
+        __qualname__: str
 
         def __call__(self, *args: _P.args, **names: _P.kwargs) -> _R: ...
 

@@ -21,8 +21,23 @@ with gd.no_grad():
 parts: tuple[gd.Tensor, ...] = gd.split(x, [1, 2])
 for row in x:
     print(float(row[0]), row.tolist(), row.dtype == gd.float32)
+
+@gd.jit
+def named(x: gd.Tensor, by: int = 2) -> dict[str, gd.Tensor]:
+    return {"y": x * by}
+
+@gd.jit(level=0)
+def same(x: gd.Tensor) -> gd.Tensor:
+    return x
+
+result: dict[str, gd.Tensor] = named(x, by=3)
+print(same(x).shape, named.traces, named.explain(), named.plan(x))
+with gd.Graph() as graph, gd.name_scope("a"):
+    symbol = gd.placeholder((None, 3), name="x")
+print(gd.Session(graph).run({"y": symbol}, {symbol: x}), gd.jacobian(gd.sin, x), gd.cond(x, gd.sin, gd.cos, x))
+x.register_hook(lambda g: g * 2).remove()
 '''
-MISTAKES = ['gd.relu()', 'gd.conv2d(x, x, strides=2)', 'gd.mse_loss(x, x, reduction="median")', 'x.no_such_method()',
+MISTAKES = ['gd.jit(lambda x: x, strict=True)', 'gd.placeholder((None,), name=3)', 'gd.relu()', 'gd.conv2d(x, x, strides=2)', 'gd.mse_loss(x, x, reduction="median")', 'x.no_such_method()',
             'gd.no_such_function(x)', 'gd.zeros("2,3")']
 
 package = os.path.dirname(os.path.dirname(gradus.__file__))

@@ -1,1 +1,2 @@
 """torch.utils."""
+from gradus.torch.utils import checkpoint as checkpoint
