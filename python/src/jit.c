@@ -58,13 +58,14 @@ static bool key_is_used(const py_jit *j, int64_t key) {
 
 /* Descriptions of arguments whose plans are gone: they hold the objects that were arguments. */
 static void drop_keys(py_jit *j) {
-    PyObject *kept = PyDict_New(), *description, *number;
-    bool good = kept != NULL;
-    for (Py_ssize_t k = 0; good && PyDict_Next(j->keys, &k, &description, &number);)
-        if (key_is_used(j, PyLong_AsLongLong(number)))
-            good = PyDict_SetItem(kept, description, number) == 0;
-    if (good) gdpy_set(&j->keys, kept);
-    else Py_XDECREF(kept);
+    PyObject *rows = PyDict_Items(j->keys); /* hashing may run Python code, which calls the jit */
+    for (Py_ssize_t i = 0; rows && i < PyList_Size(rows); i++) {
+        PyObject *row = PyList_GetItem(rows, i);
+        if (!key_is_used(j, PyLong_AsLongLong(PyTuple_GetItem(row, 1))))
+            PyDict_DelItem(j->keys, PyTuple_GetItem(row, 0));
+        PyErr_Clear();
+    }
+    Py_XDECREF(rows);
     PyErr_Clear();
 }
 
@@ -219,10 +220,11 @@ static int64_t key_of(py_jit *j, PyObject *description) {
     PyObject *number = PyDict_GetItemWithError(j->keys, description);
     if (number) return PyLong_AsLongLong(number);
     if (PyErr_Occurred()) return -1;
-    number = PyLong_FromLongLong(j->next_key);
+    const int64_t key = j->next_key++; /* now: hashing may run Python code, and other threads */
+    number = PyLong_FromLongLong(key);
     const bool good = number && PyDict_SetItem(j->keys, description, number) == 0;
     Py_XDECREF(number);
-    return good ? j->next_key++ : -1;
+    return good ? key : -1;
 }
 
 /* Takes the tensors out of the arguments; in the open scope. */

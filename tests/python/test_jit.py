@@ -4,7 +4,9 @@ import copy
 import gc
 import inspect
 import pickle
+import sys
 import threading
+import time
 import traceback
 import unittest
 import weakref
@@ -480,6 +482,36 @@ class Threads(Clean):
         import os
 
         run(2500 if os.environ.get("GRADUS_TEST_FULL") else 60)
+
+    def test_descriptions_are_numbered_once_while_threads_compare_them(self):
+        class Slow:
+            """Its hash and its comparison are Python code, in which threads change."""
+
+            def __init__(self, n):
+                self.n = n
+
+            def __hash__(self):
+                time.sleep(0)
+                return 1
+
+            def __eq__(self, other):
+                time.sleep(0)
+                return self.n == other.n
+
+        f = gd.jit(lambda x, s: (x * s.n, s.n), plans=4)
+
+        def work(k):
+            for i in range(60):
+                n = 1 + (7 * k + i) % 30
+                y, same = f(gd.ones(1), Slow(n))
+                self.assertEqual((y.item(), same), (n, n))
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            self.threads(4, work)
+        finally:
+            sys.setswitchinterval(interval)
 
     def test_an_exception_in_one_thread_stays_there(self):
         def sometimes(x, n):
