@@ -12,7 +12,7 @@ static struct {
     PyObject *exception;
     char text[TEXT]; /* that the failure has, too */
     unsigned long thread, order;
-} kept[MOST]; /* the GIL protects it */
+} kept[MOST];       /* the GIL protects it */
 static int waiting; /* how many exceptions are there */
 static unsigned long next;
 

@@ -54,7 +54,8 @@ const char *gdpy_site(void) {
     if (!gd_is_tracing() || !site_texts) return NULL;
     PyObject *file, *frame = calling_frame(&file), *text = NULL, *kept = NULL;
     if (!frame) return NULL;
-    if (file) text = PyUnicode_FromFormat("%U:%d", file, PyFrame_GetLineNumber((PyFrameObject *)frame));
+    if (file)
+        text = PyUnicode_FromFormat("%U:%d", file, PyFrame_GetLineNumber((PyFrameObject *)frame));
     if (text) kept = PyDict_GetItemWithError(site_texts, text);
     if (text && !kept) {
         PyObject *bytes = PyUnicode_AsUTF8String(text);
@@ -396,9 +397,8 @@ static int start(PyObject *module) {
     if (gdpy_errors_init(module) < 0 || gdpy_dtype_init(module) < 0 ||
         gdpy_device_init(module) < 0 || gdpy_tensor_init(module) < 0 ||
         gdpy_dlpack_init(module) < 0 || gdpy_log_init(module) < 0 ||
-        gdpy_objects_init(module) < 0 || gdpy_tree_init(module) < 0 ||
-        gdpy_jit_init(module) < 0 || gdpy_autograd_init(module) < 0 ||
-        gdpy_graph_init(module) < 0 ||
+        gdpy_objects_init(module) < 0 || gdpy_tree_init(module) < 0 || gdpy_jit_init(module) < 0 ||
+        gdpy_autograd_init(module) < 0 || gdpy_graph_init(module) < 0 ||
         PyModule_AddFunctions(module, gdpy_module_functions) < 0 ||
         PyModule_AddFunctions(module, gdpy_optim_functions) < 0)
         return -1;
