@@ -110,7 +110,8 @@ static gd_status walk_segment(gd_context *c, gd_tensor *y, uint64_t since, bool 
                                                .results = result,
                                                .since = since,
                                                .retain_graph = graph,
-                                               .create_graph = graph});
+                                               .create_graph = graph,
+                                               .inner = true});
     for (int i = 0, at = 0; i < c->n_in; i++) {
         gd_tensor *g = c->needs[i] ? result[at++] : NULL;
         if (!g) continue;

@@ -72,7 +72,7 @@ static gd_status finish_leaf(gd_walker *w, gd_accumulator *p) {
     if (!p->grads[0] || p->done) return GD_OK;
     p->done = true;
     GD_TRY(check_leaf_moved(leaf, p->grads[0]));
-    if (!w->walk->inputs || !gd_walks_stay_inside)
+    if (!w->walk->inputs || !(gd_walks_stay_inside || w->walk->inner))
         GD_TRY(gd_call_hooks(leaf->hooks, 0, &p->grads[0]));
     if (w->walk->inputs) return GD_OK; /* collected at the end */
     gd_tensor *g = p->grads[0], *old = leaf->grad;
@@ -139,7 +139,8 @@ static gd_status fill_args(gd_walker *w, gd_accumulator *p, gd_rule_args *a) {
 static gd_status call_node_hooks(gd_walker *w, gd_accumulator *p) {
     const gd_node *node = p->node;
     for (int i = 0; i < node->n_out && node->hooks; i++) {
-        const bool elsewhere = gd_walks_stay_inside && !node->graph && gd_walker_is_target(w, p, i);
+        const bool outside = w->walk->inner || (gd_walks_stay_inside && !node->graph);
+        const bool elsewhere = outside && gd_walker_is_target(w, p, i);
         if (p->grads[i] && !elsewhere) GD_TRY(gd_call_hooks(node->hooks, i, &p->grads[i]));
     }
     return GD_OK;

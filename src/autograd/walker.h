@@ -16,6 +16,7 @@ typedef struct gd_walk {
     gd_tensor **results; /* for each input a reference to its gradient, or NULL */
     uint64_t since;      /* the walk ends at nodes with smaller numbers; 0: at none */
     bool retain_graph, create_graph;
+    bool inner; /* a walk around it goes on at the inputs, and calls their hooks */
 } gd_walk;
 
 gd_status gd_walk_back(const gd_walk *walk);

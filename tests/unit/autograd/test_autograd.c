@@ -285,6 +285,24 @@ CLEAN_TEST(hooks_can_be_removed) {
     CHECK(released == 3); /* those of x and of h */
 }
 
+static gd_tensor *times_weight(gd_tensors in, void *user) {
+    return gd_mul(gd_mul(in.at[0], in.at[0]), *(gd_tensor **)user);
+}
+
+CLEAN_TEST(recompute_calls_the_hooks_of_what_it_depends_on_once) {
+    GD_SCOPE;
+    int inputs = 0, weights = 0, results = 0;
+    gd_tensor *x = make_leaf(1, 3, 0), *w = make_leaf(1, 3, 0), *h = gd_mul(x, 1);
+    gd_tensor_hook(w, double_gradient, &weights);
+    gd_tensor_hook(x, double_gradient, &inputs);
+    gd_tensor_hook(h, double_gradient, &results);
+    CHECK(gd_backward(gd_sum(gd_recompute(times_weight, gd_list(h), &w))) == GD_OK);
+    CHECK(weights == 1 && inputs == 1 && results == 1);
+    const double at = value_at(x, 0), to = value_at(w, 0);
+    CHECK(is_near(value_at(gd_tensor_grad(w), 0), 2 * at * at));
+    CHECK(is_near(value_at(gd_tensor_grad(x), 0), 4 * 2 * at * to));
+}
+
 static void square_forward(gd_context *c) {
     c->y[0] = gd_square(c->x[0]);
     gd_save(c, c->x[0]);
