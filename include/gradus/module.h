@@ -284,6 +284,9 @@ GD_API const char *gd_module_name_of(gd_module *module, const gd_tensor *tensor,
                                      size_t size);
 /* "conv2d", or the .type of gd_module_new. */
 GD_API const char *gd_module_type(const gd_module *module);
+/* The options of a layer of this name: const gd_nn_linear_options *o = gd_layer_options(layer, "linear").
+ * They belong to the layer, and have sizes that its first call has inferred. NULL: it is another module. */
+GD_API const void *gd_layer_options(const gd_module *layer, const char *name);
 
 /* Calls a function for the module and all its descendants, each once, parents first, with their
  * paths. */

@@ -1,6 +1,7 @@
 /* call.c - arguments and results of generated functions. */
 #include "object.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { LONG = 1 << 14 }; /* elements from which a call may take longer than releasing the GIL */
@@ -183,11 +184,25 @@ static bool tensors_from(gdpy_call *c, PyObject *o, const gdpy_param *p, gd_tens
 
 /* --- arguments -------------------------------------------------------------------------------- */
 
+/* An argument that PyTorch has and for which only its default fits here. */
+static bool constant_from(const gdpy_call *c, const gdpy_param *p, PyObject *o) {
+    PyObject *text = PyUnicode_Check(o) ? Py_NewRef(o) : PyObject_Repr(o);
+    const char *utf8 = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    const bool same = utf8 && strcmp(utf8, p->words) == 0;
+    if (utf8 && !same)
+        PyErr_Format(gdpy_exception_of(GD_E_UNSUPPORTED), "%s() takes only %s for '%s', not %U",
+                     c->function->name, p->words, p->name, text);
+    Py_XDECREF(text);
+    return same;
+}
+
 static bool store(gdpy_call *c, const gdpy_param *p, char *frame, PyObject *o) {
     void *to = frame + p->offset;
     if (p == c->function->params) c->first = o;
     if (o == Py_None) {
+        if (p->kind == GDPY_CONSTANT && strcmp(p->words, "None")) return constant_from(c, p, o);
         if (p->flags & GDPY_INFERRED) return *(int64_t *)to = GD_ANY, true;
+        if (p->flags & GDPY_NONE_IS_NAN) return *(double *)to = (double)NAN, true;
         if (!(p->flags & GDPY_REQUIRED)) return true;
         PyErr_Format(PyExc_TypeError, "%s() needs the argument '%s', not None", c->function->name,
                      p->name);
@@ -233,6 +248,8 @@ static bool store(gdpy_call *c, const gdpy_param *p, char *frame, PyObject *o) {
     }
     case GDPY_NEW_DTYPE: return gdpy_dtype_from(o, &c->dtype);
     case GDPY_PARAMETERS: return gdpy_parameters_from(c, o, to);
+    case GDPY_IGNORED: return true;
+    case GDPY_CONSTANT: return constant_from(c, p, o);
     case GDPY_OPTIMIZER_OF: return (*(void **)to = gdpy_handle(o, GDPY_OPTIMIZER, p->name)) != NULL;
     }
     return false;

@@ -39,6 +39,8 @@ typedef enum gdpy_kind {
     GDPY_NEW_DTYPE,     /* dtype of the parameters of a new layer */
     GDPY_PARAMETERS,    /* gdpy_parameters (object.h) */
     GDPY_OPTIMIZER_OF,  /* gd_optimizer *: of a schedule */
+    GDPY_IGNORED,       /* an argument of PyTorch that changes nothing here */
+    GDPY_CONSTANT,      /* one that has only one value here, param.words */
 } gdpy_kind;
 
 enum {
@@ -47,6 +49,7 @@ enum {
     GDPY_KEYWORD = 4,   /* is given by name only */
     GDPY_DECIDES = 8,   /* an operand whose dtype counts for the result */
     GDPY_INFERRED = 16, /* None is GD_ANY: a size that the first call tells */
+    GDPY_NONE_IS_NAN = 32,
 };
 
 typedef struct gdpy_param {

@@ -55,8 +55,12 @@ static PyObject *call_as_given(PyObject *forward, given_call *call, gd_tensors i
     return result;
 }
 
+/* A call by the library, which has the inputs of the layer, is translated to forward's arguments if the
+ * class has a function for that. */
 static PyObject *call_forward(PyObject *self, given_call *call, gd_tensors in) {
-    PyObject *forward = PyObject_GetAttrString(self, "forward"), *result = NULL;
+    PyObject *forward = PyObject_GetAttrString(self, call ? "forward" : "_from_library"),
+             *result = NULL;
+    if (forward == Py_None) gdpy_set(&forward, PyObject_GetAttrString(self, "forward"));
     if (forward && call) result = call_as_given(forward, call, in);
     else if (forward) {
         PyObject *args = gdpy_tensor_tuple(in);
@@ -171,6 +175,15 @@ static PyObject *call_python_module(PyObject *self, gd_module *m, PyObject *args
 
 enum { MAX_INPUTS = 16, LARGE = 1 << 14 };
 
+/* PyTorch's names: of the first input, or of two of one kind. */
+static bool is_other_name(const char *name, int i) {
+    static const char *const others[2][4] = {{"input", "x", "input1", "x1"},
+                                             {"input2", "x2", "hx", ""}};
+    for (int k = 0; i < 2 && k < 4; k++)
+        if (strcmp(others[i][k], name) == 0) return true;
+    return false;
+}
+
 /* The position of a named input: of the record's inputs, "x target weight? ". */
 static int input_named(PyObject *self, PyObject *name) {
     PyObject *inputs = PyObject_GetAttrString(self, "_inputs");
@@ -180,8 +193,7 @@ static int input_named(PyObject *self, PyObject *name) {
     if (!list) PyErr_Clear();
     for (int i = 0; list && wanted && *list; i++) {
         const size_t n = strcspn(list, "? ");
-        if ((strlen(wanted) == n && memcmp(list, wanted, n) == 0) ||
-            (i == 0 && strcmp(wanted, "input") == 0))
+        if ((strlen(wanted) == n && memcmp(list, wanted, n) == 0) || is_other_name(wanted, i))
             found = i;
         list += n + strspn(list + n, "? ");
     }
@@ -317,9 +329,9 @@ static const gd_module_options *options_for(PyObject *self, gd_module_options *o
     return o;
 }
 
-/* A layer or container whose class has a function `forward` of its own calls that one. */
+/* A layer or container whose class, or object, has a function `forward` of its own calls that one. */
 static gd_status override_if_needed(PyObject *self, gd_module *m) {
-    PyObject *has = PyObject_GetAttrString((PyObject *)Py_TYPE(self), "_overrides");
+    PyObject *has = PyObject_GetAttrString(self, "_overrides");
     const int overrides = has ? PyObject_IsTrue(has) : 0;
     Py_XDECREF(has);
     PyErr_Clear();
@@ -635,6 +647,7 @@ static PyObject *core_set_parameter_class(PyObject *module, PyObject *type) {
 
 PyMethodDef gdpy_module_functions[] = {
     {"_module_init", core_module_init, METH_VARARGS, NULL},
+    {"_module_options", gdpy_module_options, METH_O, NULL},
     {"_module_forward", WITH_NAMES(core_module_forward), NULL},
     {"_module_parts", core_module_parts, METH_O, NULL},
     {"_module_set", core_module_set, METH_VARARGS, NULL},

@@ -63,6 +63,8 @@ typedef struct gdpy_constructor {
     const char *name;   /* "Conv2d" */
     const char *inputs; /* of a layer: "x target weight? " */
     PyMethodDef def;    /* of __init__; of an initializer: a function that returns a tensor */
+    const gdpy_function *function;
+    size_t (*fill)(void *frame); /* with the defaults; returns the size of the frame */
 } gdpy_constructor;
 extern const gdpy_constructor gdpy_constructors[]; /* ends with a NULL */
 
@@ -120,6 +122,9 @@ int gdpy_autograd_init(PyObject *module);
 int gdpy_graph_init(PyObject *module);
 /* Functions of _core: nn.c, optim.c. */
 extern PyMethodDef gdpy_module_functions[], gdpy_optim_functions[];
+/* The value of an option in a frame (options.c). */
+PyObject *gdpy_option_object(const gdpy_param *p, const void *frame);
+PyObject *gdpy_module_options(PyObject *module, PyObject *self);
 PyObject *gdpy_module_tp_call(PyObject *self, PyObject *args, PyObject *names);
 void gdpy_module_dealloc(gdpy_object *o); /* before a module's handle is released */
 

@@ -117,6 +117,11 @@ gd_module *gd_layer_new_at(const char *site, const char *name, const char *text)
     return NULL;
 }
 
+const void *gd_layer_options(const gd_module *m, const char *name) {
+    const bool same = m && m->factory && strcmp(m->factory->record.name, name) == 0;
+    return same ? m->options : NULL;
+}
+
 /* --- inferred sizes --------------------------------------------------------------------------- */
 
 static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in) {

@@ -10,24 +10,29 @@
 
 /*layer relu(x) -> y  of relu
  * max(x, 0).
+ *   python ReLU(inplace~False)
  */
 
 /*layer relu6(x) -> y  of relu6
  * min(max(x, 0), 6).
+ *   python ReLU6(inplace~False)
  */
 
 /*layer leaky_relu(x) -> y  of leaky_relu
  * x where positive, slope * x elsewhere.
  *   options of leaky_relu
+ *   python LeakyReLU(negative_slope=slope, inplace~False)
  */
 
 /*layer threshold(x, threshold:number, value:number) -> y  of threshold
  * x where above the threshold, the value elsewhere.
+ *   python (threshold, value, inplace~False)
  */
 
 /*layer hardtanh(x) -> y  of hardtanh
  * x clamped to [min, max].
  *   options of hardtanh
+ *   python (min_val=min, max_val=max, inplace~False, min_value!None, max_value!None)
  */
 static gd_status hardtanh_check(const gd_module *m) {
     const gd_nn_hardtanh_options *o = m->options;
@@ -39,15 +44,18 @@ static gd_status hardtanh_check(const gd_module *m) {
 /*layer elu(x) -> y  of elu
  * x where positive, alpha * (exp(x) - 1) elsewhere.
  *   options of elu
+ *   python ELU(alpha, inplace~False)
  */
 
 /*layer selu(x) -> y  of selu
  * A scaled elu that keeps activations normalized.
+ *   python SELU(inplace~False)
  */
 
 /*layer celu(x) -> y  of celu
  * x where positive, alpha * (exp(x / alpha) - 1) elsewhere.
  *   options of celu
+ *   python CELU(alpha, inplace~False)
  */
 static gd_status celu_check(const gd_module *m) {
     const gd_nn_celu_options *o = m->options;
@@ -60,6 +68,7 @@ static gd_status celu_check(const gd_module *m) {
 
 /*layer logsigmoid(x) -> y  of logsigmoid
  * log(sigmoid(x)), without overflow.
+ *   python LogSigmoid
  */
 
 /*layer tanh(x) -> y  of tanh
@@ -68,15 +77,18 @@ static gd_status celu_check(const gd_module *m) {
 
 /*layer silu(x) -> y  of silu
  * x * sigmoid(x), also called swish.
+ *   python SiLU(inplace~False)
  */
 
 /*layer mish(x) -> y  of mish
  * x * tanh(softplus(x)).
+ *   python (inplace~False)
  */
 
 /*layer softplus(x) -> y  of softplus
  * log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.
  *   options of softplus
+ *   python (beta, threshold)
  */
 
 /*layer softsign(x) -> y  of softsign
@@ -85,15 +97,18 @@ static gd_status celu_check(const gd_module *m) {
 
 /*layer hardsigmoid(x) -> y  of hardsigmoid
  * x / 6 + 1/2, clamped to [0, 1].
+ *   python (inplace~False)
  */
 
 /*layer hardswish(x) -> y  of hardswish
  * x * hardsigmoid(x).
+ *   python (inplace~False)
  */
 
 /*layer gelu(x) -> y
  * x times the normal distribution function of x.
  *   approximate {none, tanh} = none   tanh: an approximation by tanh
+ *   python GELU(approximate)
  */
 static gd_tensors gelu_forward(gd_module *m, gd_tensors in) {
     const gd_nn_gelu_options *o = m->options;
@@ -103,11 +118,13 @@ static gd_tensors gelu_forward(gd_module *m, gd_tensors in) {
 /*layer softmax(x) -> y  of softmax
  * exp(x) divided by its sum along an axis.
  *   options of softmax
+ *   python (dim=axis)
  */
 
 /*layer log_softmax(x) -> y  of log_softmax
  * The logarithm of softmax, without overflow.
  *   options of log_softmax
+ *   python (dim=axis)
  */
 
 /* --- several ops ------------------------------------------------------------------------------ */
@@ -115,6 +132,7 @@ static gd_tensors gelu_forward(gd_module *m, gd_tensors in) {
 /*layer softmin(x) -> y
  * softmax(-x).
  *   axis int = -1
+ *   python (dim=axis)
  */
 static gd_tensors softmin_forward(gd_module *m, gd_tensors in) {
     const gd_nn_softmin_options *o = m->options;
@@ -132,6 +150,7 @@ static gd_tensors softmax2d_forward(gd_module *m, gd_tensors in) {
 /*layer glu(x) -> y
  * a * sigmoid(b), a and b being the halves of x along an axis.
  *   axis int = -1
+ *   python GLU(dim=axis)
  */
 static gd_tensors glu_forward(gd_module *m, gd_tensors in) {
     const gd_nn_glu_options *o = m->options;
@@ -161,6 +180,7 @@ static gd_tensors tanhshrink_forward(gd_module *m, gd_tensors in) {
 /*layer hardshrink(x) -> y
  * 0 where |x| is at most lambd, x elsewhere.
  *   lambd float = 0.5
+ *   python (lambd)
  */
 static gd_status hardshrink_check(const gd_module *m) {
     const gd_nn_hardshrink_options *o = m->options;
@@ -175,6 +195,7 @@ static gd_tensors hardshrink_forward(gd_module *m, gd_tensors in) {
 /*layer softshrink(x) -> y
  * 0 where |x| is at most lambd; elsewhere x, shifted toward 0 by lambd.
  *   lambd float = 0.5
+ *   python (lambd)
  */
 static gd_status softshrink_check(const gd_module *m) {
     const gd_nn_softshrink_options *o = m->options;
@@ -190,6 +211,7 @@ static gd_tensors softshrink_forward(gd_module *m, gd_tensors in) {
  * between lower and upper, and in eval mode is their mean.
  *   lower float = 0.125
  *   upper float = 0.3333333333333333
+ *   python RReLU(lower, upper, inplace~False)
  */
 static gd_status rrelu_check(const gd_module *m) {
     const gd_nn_rrelu_options *o = m->options;
@@ -214,6 +236,7 @@ static gd_tensors rrelu_forward(gd_module *m, gd_tensors in) {
  *   num_parameters int = 1     1, or the number of channels
  *   init float = 0.25          initial value of the weights
  *   finds num_parameters x[1]
+ *   python PReLU(num_parameters, init)
  */
 static gd_status prelu_check(const gd_module *m) {
     const gd_nn_prelu_options *o = m->options;

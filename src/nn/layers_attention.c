@@ -34,6 +34,7 @@
  *   causal bool = false         position i of the query attends to positions up to i only
  *   need_weights bool = false   also returns the weights, which the fused op does not materialize
  *   average_attn_weights bool = true   false: the weights of each head, (N, num_heads, L, S)
+ *   python (embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first)
  */
 enum { IN_Q, IN_K, IN_V, IN_PADDING, IN_MASK };
 

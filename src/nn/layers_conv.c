@@ -96,6 +96,7 @@ static conv_options read_conv_options(const gd_module *m) {
  *   padding_mode {zeros, reflect, replicate, circular} = zeros   values of the padding
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as in Keras
  *   finds in_channels x[1]
+ *   python Conv{}d(in_channels, out_channels, kernel_size=kernel, stride, padding|pad_mode, dilation, groups, bias, padding_mode)
  */
 static gd_status convNd_check(const gd_module *m) {
     const conv_options o = read_conv_options(m);
@@ -140,6 +141,7 @@ static conv_options read_transposed_options(const gd_module *m) {
  *   options of conv_transpose{}d
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as in Keras
  *   finds in_channels x[1]
+ *   python ConvTranspose{}d(in_channels, out_channels, kernel_size=kernel, stride, padding, output_padding, groups, bias, dilation, padding_mode!zeros)
  */
 static gd_status conv_transposeNd_check(const gd_module *m) {
     const gd_nn_conv_transpose3d_options given =

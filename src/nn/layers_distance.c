@@ -9,6 +9,7 @@
  * The cosine of the angle between a and b along an axis.
  *   axis int = 1
  *   eps float = 1e-8   norms are at least this
+ *   python (dim=axis, eps)
  */
 static gd_status cosine_similarity_check(const gd_module *m) {
     const gd_nn_cosine_similarity_options *o = m->options;
@@ -31,6 +32,7 @@ static gd_tensors cosine_similarity_forward(gd_module *m, gd_tensors in) {
  *   p float = 2
  *   eps float = 1e-6   added to the difference
  *   keepdim bool = false
+ *   python (p, eps, keepdim)
  */
 static gd_tensors pairwise_distance_forward(gd_module *m, gd_tensors in) {
     const gd_nn_pairwise_distance_options *o = m->options;

@@ -13,6 +13,7 @@ static gd_status check_p(const gd_module *m, double p) {
  * In train mode, sets elements to 0 with probability p and divides the others by 1 - p; in eval
  * mode, y = x.
  *   p float = 0.5
+ *   python (p, inplace~False)
  */
 static gd_status dropout_check(const gd_module *m) {
     const gd_nn_dropout_options *o = m->options;
@@ -38,6 +39,7 @@ static gd_tensor *channel_ones(gd_tensor *x, int spatial) {
  * dropout of entire channels: x is
  * {(N, C, L) or (C, L)|(N, C, H, W) or (N, C, L)|(N, C, D, H, W) or (C, D, H, W)}.
  *   p float = 0.5
+ *   python Dropout{}d(p, inplace~False)
  */
 static gd_status dropoutNd_check(const gd_module *m) {
     const gd_nn_dropout3d_options o = GD_LAYER_OPTIONS(gd_nn_dropout3d_options, m);
@@ -77,6 +79,7 @@ static gd_tensor *drop_to_floor(gd_tensor *x, gd_tensor *noise, double p) {
  * dropout for networks with selu: in train mode, elements become the lowest value of selu with
  * probability p, and all are scaled and shifted so that mean 0 and variance 1 are preserved.
  *   p float = 0.5
+ *   python (p, inplace~False)
  */
 static gd_status alpha_dropout_check(const gd_module *m) {
     const gd_nn_alpha_dropout_options *o = m->options;
@@ -91,6 +94,7 @@ static gd_tensors alpha_dropout_forward(gd_module *m, gd_tensors in) {
 /*layer feature_alpha_dropout(x) -> y
  * alpha_dropout of entire channels: x is (N, C, ...).
  *   p float = 0.5
+ *   python (p, inplace~False)
  */
 static gd_status feature_alpha_dropout_check(const gd_module *m) {
     const gd_nn_feature_alpha_dropout_options *o = m->options;

@@ -10,6 +10,7 @@
  * y = x weight^T + bias: x (..., in_features) gives y (..., out_features).
  *   bias bool = true
  *   finds in_features x[-1]
+ *   python (in_features, out_features, bias)
  */
 static gd_status linear_check(const gd_module *m) {
     const gd_nn_linear_options *o = m->options;
@@ -30,6 +31,7 @@ static gd_status linear_build(gd_module *m) {
  *   bias bool = true
  *   finds in1_features a[-1]
  *   finds in2_features b[-1]
+ *   python (in1_features, in2_features, out_features, bias)
  */
 static gd_status bilinear_check(const gd_module *m) {
     const gd_nn_bilinear_options *o = m->options;
@@ -74,6 +76,7 @@ static gd_status check_table(const gd_module *m, int64_t rows, int64_t width, in
 /*layer embedding(x, num_embeddings:int, embedding_dim:int) -> y  of embedding
  * Rows of a table: indices x of any shape give y (..., embedding_dim).
  *   options of embedding
+ *   python (num_embeddings, embedding_dim, padding_idx, max_norm!None, norm_type~2.0, scale_grad_by_freq!False, sparse~False)
  */
 static gd_status embedding_check(const gd_module *m) {
     const gd_nn_embedding_options *o = m->options;
@@ -89,6 +92,7 @@ static gd_status embedding_build(gd_module *m) {
  * y (bags, embedding_dim). Weights, for mode sum, have the shape of x.
  *   mode {sum, mean, max} = mean
  *   padding_idx int = none   the row that is ignored and gets no gradient
+ *   python (num_embeddings, embedding_dim, max_norm!None, norm_type~2.0, scale_grad_by_freq!False, mode, sparse~False, _weight!None, include_last_offset!False, padding_idx)
  */
 static gd_status embedding_bag_check(const gd_module *m) {
     const gd_nn_embedding_bag_options *o = m->options;

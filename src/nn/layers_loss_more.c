@@ -16,6 +16,7 @@ static gd_tensors reduce_loss(gd_tensor *loss, gd_word reduction) {
 /*layer soft_margin_loss(x, target) -> loss
  * The mean of log(1 + exp(-target x)) for targets 1 and -1.
  *   reduction {none, mean, sum} = mean
+ *   python (size_average!None, reduce!None, reduction)
  */
 static gd_tensors soft_margin_loss_forward(gd_module *m, gd_tensors in) {
     const gd_nn_soft_margin_loss_options *o = m->options;
@@ -25,6 +26,7 @@ static gd_tensors soft_margin_loss_forward(gd_module *m, gd_tensors in) {
 /*layer multi_label_soft_margin_loss(x, target, weight?) -> loss
  * Binary cross-entropy of sigmoid(x) (N, C) with targets 0 and 1, averaged over the classes.
  *   reduction {none, mean, sum} = mean
+ *   python (reduction)
  */
 static gd_tensors multi_label_soft_margin_loss_forward(gd_module *m, gd_tensors in) {
     const gd_nn_multi_label_soft_margin_loss_options *o = m->options;
@@ -60,6 +62,7 @@ static gd_tensors finish_classes(gd_tensor *loss, bool unbatched, gd_word reduct
  *   p int = 1   1 or 2
  *   margin float = 1
  *   reduction {none, mean, sum} = mean
+ *   python (p, margin, reduction)
  */
 static gd_status multi_margin_loss_check(const gd_module *m) {
     const gd_nn_multi_margin_loss_options *o = m->options;
@@ -87,6 +90,7 @@ static gd_tensors multi_margin_loss_forward(gd_module *m, gd_tensors in) {
  * Several target classes for each sample, as indices up to the first -1: the sum over targets t and
  * other classes k of max(0, 1 - x[t] + x[k]), divided by the number of classes.
  *   reduction {none, mean, sum} = mean
+ *   python (size_average!None, reduce!None, reduction)
  */
 static gd_tensors multi_label_margin_loss_forward(gd_module *m, gd_tensors in) {
     const gd_nn_multi_label_margin_loss_options *o = m->options;
@@ -120,6 +124,7 @@ static gd_tensors multi_label_margin_loss_forward(gd_module *m, gd_tensors in) {
  *   eps float = 1e-6    added to differences
  *   swap bool = false   uses the distance from positive to negative where it is smaller
  *   reduction {none, mean, sum} = mean
+ *   python (margin, p, eps, swap, size_average!None, reduce!None, reduction)
  */
 static gd_status triplet_margin_loss_check(const gd_module *m) {
     const gd_nn_triplet_margin_loss_options *o = m->options;
@@ -149,6 +154,7 @@ static gd_tensors triplet_margin_loss_forward(gd_module *m, gd_tensors in) {
  *   full bool = false       adds Stirling's approximation of log(target!), for targets above 1
  *   eps float = 1e-8
  *   reduction {none, mean, sum} = mean
+ *   python PoissonNLLLoss(log_input, full, size_average!None, eps, reduce!None, reduction)
  */
 static gd_status poisson_nll_loss_check(const gd_module *m) {
     const gd_nn_poisson_nll_loss_options *o = m->options;
@@ -178,6 +184,7 @@ static gd_tensors poisson_nll_loss_forward(gd_module *m, gd_tensors in) {
  *   full bool = false   adds the constant log(2 pi) / 2
  *   eps float = 1e-6    variances are at least this
  *   reduction {none, mean, sum} = mean
+ *   python GaussianNLLLoss(full, eps, reduction)
  */
 static gd_status gaussian_nll_loss_check(const gd_module *m) {
     const gd_nn_gaussian_nll_loss_options *o = m->options;

@@ -73,6 +73,7 @@ static gd_tensor *average_all_batches(gd_module *m, gd_tensor *x, gd_tensor *cou
  *   affine bool = true     has a weight and a bias
  *   track_running_stats bool = true   false: every mode uses the statistics of the batch
  *   finds num_features x[1]
+ *   python BatchNorm{}d(num_features, eps, momentum?, affine, track_running_stats, bias!True)
  */
 static gd_status batch_normNd_check(const gd_module *m) {
     const norm_options o = read_batch_norm_options(m);
@@ -127,6 +128,7 @@ static norm_options read_instance_norm_options(const gd_module *m) {
  *   affine bool = false    has a weight and a bias
  *   track_running_stats bool = false   keeps running statistics for eval mode
  *   finds num_features x[1]
+ *   python InstanceNorm{}d(num_features, eps, momentum, affine, track_running_stats, bias!True)
  */
 static gd_status instance_normNd_check(const gd_module *m) {
     const norm_options o = read_instance_norm_options(m);
@@ -178,6 +180,7 @@ static gd_status check_normalized(const gd_module *m, const gd_shape *dims) {
  *   elementwise_affine bool = true   has a weight and a bias
  *   bias bool = true                 false: has only a weight
  *   finds normalized_dims x[-1]
+ *   python (normalized_shape=normalized_dims, eps, elementwise_affine, bias)
  */
 static gd_status layer_norm_check(const gd_module *m) {
     const gd_nn_layer_norm_options *o = m->options;
@@ -197,6 +200,7 @@ static gd_status layer_norm_build(gd_module *m) {
  *   eps float = none                 added to the mean; none: machine epsilon of f32 (f64)
  *   elementwise_affine bool = true   has a weight
  *   finds normalized_dims x[-1]
+ *   python RMSNorm(normalized_shape=normalized_dims, eps, elementwise_affine)
  */
 static gd_status rms_norm_check(const gd_module *m) {
     const gd_nn_rms_norm_options *o = m->options;
@@ -213,6 +217,7 @@ static gd_status rms_norm_build(gd_module *m) {
  *   eps float = 1e-5     added to the variance
  *   affine bool = true   has a weight and a bias for each channel
  *   finds num_channels x[1]
+ *   python (num_groups=groups, num_channels, eps, affine, bias!True)
  */
 static gd_status group_norm_check(const gd_module *m) {
     const gd_nn_group_norm_options *o = m->options;
@@ -235,6 +240,7 @@ static gd_status group_norm_build(gd_module *m) {
  * Divides each element of x (N, C, ...) by (k + alpha m)^beta, m being the mean of the squares of
  * `size` neighboring channels.
  *   options of local_response_norm
+ *   python (size, alpha, beta, k)
  */
 static gd_status local_response_norm_check(const gd_module *m) {
     const gd_nn_local_response_norm_options *o = m->options;

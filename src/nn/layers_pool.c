@@ -50,6 +50,7 @@ static gd_status select_op_with_indices(gd_module *m) {
  *   options of max_pool{}d
  *   return_indices bool = false   a second output: the position in its plane of x of each result
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C)
+ *   python MaxPool{}d(kernel_size=kernel, stride, padding, dilation, return_indices, ceil_mode)
  */
 static gd_status max_poolNd_check(const gd_module *m) {
     const gd_nn_max_pool3d_options o = GD_LAYER_OPTIONS(gd_nn_max_pool3d_options, m);
@@ -74,6 +75,7 @@ static gd_tensors max_poolNd_forward(gd_module *m, gd_tensors in) {
  * The average of each window of x (N, C, {L|H, W|D, H, W}).
  *   options of avg_pool{}d
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C)
+ *   python AvgPool{}d(kernel_size=kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
  */
 static gd_status avg_poolNd_check(const gd_module *m) {
     const gd_nn_avg_pool3d_options o = GD_LAYER_OPTIONS(gd_nn_avg_pool3d_options, m);
@@ -93,6 +95,7 @@ static gd_tensors avg_poolNd_forward(gd_module *m, gd_tensors in) {
  * must be finite; p = 1 gives the sum.
  *   stride    int[{}] = none     step between windows; none: the kernel size
  *   ceil_mode bool = false     adds a last window that is not full
+ *   python LPPool{}d(norm_type, kernel_size=kernel, stride, ceil_mode)
  */
 static gd_status lp_poolNd_check(const gd_module *m) {
     const gd_nn_lp_pool3d_options o = GD_LAYER_OPTIONS(gd_nn_lp_pool3d_options, m);
@@ -128,6 +131,7 @@ static gd_status check_sizes(const gd_module *m, const int64_t *size) {
 /*layer adaptive_avg_pool{1,2,3}d(x, size:int[{}]) -> y  of adaptive_avg_pool{}d
  * Averages over windows of nearly equal size of x (N, C, {L|H, W|D, H, W}); `size` is their number
  * along each axis, and so the size of y.
+ *   python AdaptiveAvgPool{}d(output_size=size)
  */
 static gd_status adaptive_avg_poolNd_check(const gd_module *m) {
     const gd_nn_adaptive_avg_pool3d_options o =
@@ -139,6 +143,7 @@ static gd_status adaptive_avg_poolNd_check(const gd_module *m) {
  * The largest elements of windows of nearly equal size of x (N, C, {L|H, W|D, H, W}); `size` is
  * their number along each axis, and so the size of y.
  *   return_indices bool = false   a second output: the position in its plane of x of each result
+ *   python AdaptiveMaxPool{}d(output_size=size, return_indices)
  */
 static gd_status adaptive_max_poolNd_check(const gd_module *m) {
     const gd_nn_adaptive_max_pool3d_options o =
@@ -215,6 +220,7 @@ static gd_status unpooled_shape(const gd_module *m, const gd_tensor *x,
  *   stride  int[{}] = none   step between windows; none: the kernel size
  *   padding int[{}] = 0      that of the pooling
  *   size    int[] = none   of the last {} dimension{|s|s} of y; none: the smallest that the windows fit in
+ *   python MaxUnpool{}d(kernel_size=kernel, stride, padding)
  */
 static gd_status max_unpoolNd_check(const gd_module *m) {
     const gd_nn_max_unpool3d_options o = GD_LAYER_OPTIONS(gd_nn_max_unpool3d_options, m);

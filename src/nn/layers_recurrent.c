@@ -152,6 +152,7 @@ static bool has_dropout(gd_module *m, const recurrent_options *r) {
  *   bias bool = true
  *   options of rnn but biases, training
  *   finds input_size x[-1]
+ *   python RNN(input_size, hidden_size, num_layers=layers, nonlinearity=activation, bias, batch_first, dropout, bidirectional)
  */
 static gd_status rnn_check(const gd_module *m) {
     const gd_nn_rnn_options *o = m->options;
@@ -182,6 +183,7 @@ static gd_tensors rnn_forward(gd_module *m, gd_tensors in) {
  *   bias bool = true
  *   options of lstm but biases, training
  *   finds input_size x[-1]
+ *   python LSTM(input_size, hidden_size, num_layers=layers, bias, batch_first, dropout, bidirectional, proj_size!0)
  */
 static gd_status lstm_check(const gd_module *m) {
     const gd_nn_lstm_options *o = m->options;
@@ -212,6 +214,7 @@ static gd_tensors lstm_forward(gd_module *m, gd_tensors in) {
  *   bias bool = true
  *   options of gru but biases, training
  *   finds input_size x[-1]
+ *   python GRU(input_size, hidden_size, num_layers=layers, bias, batch_first, dropout, bidirectional)
  */
 static gd_status gru_check(const gd_module *m) {
     const gd_nn_gru_options *o = m->options;
@@ -253,6 +256,7 @@ static gd_tensor *next_state(const gd_tensor *x, gd_tensor *h) {
  *   bias bool = true
  *   options of rnn_cell
  *   finds input_size x[-1]
+ *   python RNNCell(input_size, hidden_size, bias, nonlinearity=activation)
  */
 static gd_status rnn_cell_check(const gd_module *m) {
     const gd_nn_rnn_cell_options *o = m->options;
@@ -278,6 +282,7 @@ static gd_tensors rnn_cell_forward(gd_module *m, gd_tensors in) {
  * and c it begins with zeros. N may be missing.
  *   bias bool = true
  *   finds input_size x[-1]
+ *   python LSTMCell(input_size, hidden_size, bias)
  */
 static gd_status lstm_cell_check(const gd_module *m) {
     const gd_nn_lstm_cell_options *o = m->options;
@@ -303,6 +308,7 @@ static gd_tensors lstm_cell_forward(gd_module *m, gd_tensors in) {
  * with zeros. N may be missing.
  *   bias bool = true
  *   finds input_size x[-1]
+ *   python GRUCell(input_size, hidden_size, bias)
  */
 static gd_status gru_cell_check(const gd_module *m) {
     const gd_nn_gru_cell_options *o = m->options;

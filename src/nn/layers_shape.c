@@ -20,6 +20,7 @@ static gd_tensors identity_forward(gd_module *m, gd_tensors in) {
  * Joins the dimensions from start_axis to end_axis into one: x (N, C, H, W) gives y (N, C*H*W).
  *   start_axis int = 1
  *   end_axis int = -1
+ *   python (start_dim=start_axis, end_dim=end_axis)
  */
 static gd_status check_axis(const gd_tensor *x, const char *option, int64_t axis) {
     char text[160];
@@ -37,6 +38,7 @@ static gd_tensors flatten_forward(gd_module *m, gd_tensors in) {
 
 /*layer unflatten(x, axis:int, dims:int[]) -> y
  * Splits one dimension into several, whose sizes are dims; one of them may be -1.
+ *   python (dim=axis, unflattened_size=dims)
  */
 static gd_status unflatten_check(const gd_module *m) {
     const gd_nn_unflatten_options *o = m->options;
@@ -176,6 +178,7 @@ static gd_tensors channel_shuffle_forward(gd_module *m, gd_tensors in) {
 /*layer upsample(x) -> y  of resize
  * Resizes the spatial axes of x (N, C, L), (N, C, H, W) or (N, C, D, H, W).
  *   options of resize
+ *   python (size, scale_factor=scale, mode, align_corners)
  */
 static gd_status upsample_check(const gd_module *m) {
     const gd_nn_upsample_options *o = m->options;

@@ -110,6 +110,7 @@ static gd_tensor *feed_forward(gd_module *m, int first, const block_options *b, 
  *   norm_first bool = false    normalizes before attention and feed-forward, not after the sums
  *   bias bool = true
  *   causal bool = false        a position attends to positions up to itself only
+ *   python (d_model=embed_dim, nhead=num_heads, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
  */
 enum { E_SELF, E_LINEAR, E_NORM1 = E_LINEAR + 3, E_NORM2, E_DROP1, E_DROP2 };
 
@@ -151,6 +152,7 @@ static gd_tensors transformer_encoder_layer_forward(gd_module *m, gd_tensors in)
  *   norm_first bool = false    normalizes before attention and feed-forward, not after the sums
  *   bias bool = true
  *   causal bool = false        a position of x attends to positions up to itself only
+ *   python (d_model=embed_dim, nhead=num_heads, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
  */
 enum {
     D_SELF,
@@ -225,6 +227,7 @@ static gd_tensors run_stack(gd_module *m, gd_tensors in) {
  *   norm_first bool = false    normalizes before attention and feed-forward, not after the sums
  *   bias bool = true
  *   causal bool = false        a position attends to positions up to itself only
+ *   python -
  */
 static gd_status transformer_encoder_check(const gd_module *m) {
     const gd_nn_transformer_encoder_options *o = m->options;
@@ -258,6 +261,7 @@ static gd_tensors transformer_encoder_forward(gd_module *m, gd_tensors in) {
  *   norm_first bool = false    normalizes before attention and feed-forward, not after the sums
  *   bias bool = true
  *   causal bool = false        a position of x attends to positions up to itself only
+ *   python -
  */
 static gd_status transformer_decoder_check(const gd_module *m) {
     const gd_nn_transformer_decoder_options *o = m->options;

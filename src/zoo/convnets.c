@@ -18,6 +18,7 @@
  *   channels int = 1
  *   classes int = 10
  *   size int = 28     28 or 32
+ *   python (channels, num_classes=classes, size)
  */
 typedef struct {
     gd_module *conv1, *conv2, *fc1, *fc2, *fc3;
@@ -165,6 +166,7 @@ static gd_module *make_resnet(const char *type, make_block_fn *make, int64_t wid
  * He et al. 2015, 18 layers, as in torchvision: for x (N, 3, H, W), H and W at least 32.
  *   classes int = 1000
  *   channels int = 3
+ *   python (num_classes=classes, channels)
  */
 static gd_status resnet18_check(const void *options) {
     const gd_zoo_resnet18_options *o = options;
@@ -182,6 +184,7 @@ static gd_module *resnet18_make(const void *options) {
  * least 32.
  *   classes int = 1000
  *   channels int = 3
+ *   python (num_classes=classes, channels)
  */
 static gd_status resnet50_check(const void *options) {
     const gd_zoo_resnet50_options *o = options;
@@ -199,6 +202,7 @@ static gd_module *resnet50_make(const void *options) {
  * (N, 3, 32, 32).
  *   classes int = 10
  *   channels int = 3
+ *   python (num_classes=classes, channels)
  */
 static gd_status resnet20_check(const void *options) {
     const gd_zoo_resnet20_options *o = options;
@@ -228,6 +232,7 @@ static gd_module *resnet20_make(const void *options) {
  *   channels int = 3
  *   hidden int = 4096     outputs of the first two linear layers
  *   dropout float = 0.5   after each of them
+ *   python (num_classes=classes, channels, hidden, dropout)
  */
 typedef struct {
     gd_module *features, *avgpool, *classifier;

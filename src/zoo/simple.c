@@ -38,6 +38,7 @@ static gd_module *mlp_make(const void *options) {
  *   width int = 16     in [1, inf): channels of the first stage; the second has twice as many
  *   hidden int = 64    in [1, inf): size of the hidden linear layer
  *   dropout float = 0.2  in [0, 1): before the last linear layer
+ *   python (channels, num_classes=classes, width, hidden, dropout)
  */
 static gd_module *convnet_make(const void *options) {
     const gd_zoo_convnet_options *o = options;

@@ -78,13 +78,14 @@ class Module(_core.Module):
     _record: str | None = None  # of the library's layers
     _inputs = ""
     _overrides = False  # forward is Python's, in place of the layer's
+    _from_library: Any = None  # forward for the inputs of the library's layer, where they differ from forward's
 
     def __init__(self) -> None:
         _core._module_init(self, "python")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "forward" in cls.__dict__:
+        if "forward" in cls.__dict__ and "_overrides" not in cls.__dict__:
             cls._overrides = True
 
     def forward(self, *inputs: Any, **names: Any) -> Any:
@@ -101,16 +102,26 @@ class Module(_core.Module):
         parts = {}
         for kind, name, part in _core._module_parts(self):
             parts[name] = kind
-            if own.get(name) is not part:
+            if name not in own or own[name] is not part:
                 own[name] = part
         own["_parts"] = parts
         return parts
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):
+            if not _core._module_has_content(self):
+                raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'; its __init__ has not called "
+                                     "super().__init__()")
             if name in self._load():
                 return self.__dict__[name]
+            options = self._options()
+            if name in options:
+                return options[name]
         raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
+
+    def _options(self) -> dict[str, Any]:
+        """The arguments with which a layer of the library was created, with sizes that it has inferred."""
+        return {name: value for name, value, _ in _core._module_options(self)} if self._record else {}
 
     def _set_part(self, kind: str, name: str, value: Any) -> None:
         _core._module_set(self, kind, name, value)
@@ -138,8 +149,19 @@ class Module(_core.Module):
         elif parts is None and self._is_built_part(name):
             self._load()
             self.__setattr__(name, value)
+        elif self._record is not None and self._is_other_option(name, value):
+            raise AttributeError(f"{name} of a {type(self).__name__} is {self._options()[name]!r}; it is fixed when the layer "
+                                 "is created")
         else:
             object.__setattr__(self, name, value)
+
+    def _is_other_option(self, name: str, value: Any) -> bool:
+        """Whether a value differs from the layer's option of this name, which stays as it is."""
+        options = self._options() if _core._module_has_content(self) else {}
+        if name not in options:
+            return False
+        own = options[name]
+        return bool(own != value and own != (value,) and own != (value, value) and own != (value,) * 3)
 
     def _is_built_part(self, name: str) -> bool:
         """Whether the library has given this module a part that Python has not asked for yet."""
@@ -406,8 +428,10 @@ class Module(_core.Module):
 
     def extra_repr(self) -> str:
         """What repr() shows of the module itself."""
+        if self._record and _core._module_options(self):
+            return ", ".join(f"{name}={value!r}" for name, value, how in _core._module_options(self) if how == "given")
         args, names = self.__dict__.get("_arguments", ((), {}))
-        return ", ".join([repr(a) for a in args if not isinstance(a, Tensor)] + [f"{k}={v!r}" for k, v in names.items()])
+        return ", ".join([repr(a) for a in args] + [f"{k}={v!r}" for k, v in names.items()])
 
     def _get_name(self) -> str:
         return type(self).__name__ if type(self) is not Module else _core._module_type(self)
@@ -444,31 +468,30 @@ class Module(_core.Module):
         parts = [(kind, name, self.__dict__[name]) for name, kind in self._load().items()]
         state = {"attributes": {k: v for k, v in self._attributes().items() if k != "_arguments"}, "parts": parts,
                  "training": self.training}
-        return _rebuild, (type(self), self._record, self.__dict__.get("_arguments")), state
+        arguments = self.__dict__.get("_arguments") or ((), self._options())
+        if not hasattr(type(self), "_library_init") and not _core._module_is_python(self) and not hasattr(self, "_content"):
+            raise TypeError(f"a {_core._module_type(self)} that the library has created cannot be pickled; "
+                            "save its state_dict()")
+        return _rebuild, (type(self), self._record, arguments, self._overrides), state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self._load()
         for kind, name, part in state["parts"]:
-            own = self._load()
-            if own.get(name) == kind and self.__dict__[name] is not None and isinstance(part, Tensor):
-                old = self.__dict__[name]
-                old.detach().copy_(part.detach())
-                if kind == "parameter":
-                    old.requires_grad_(part.requires_grad)
-            else:
-                self._set_part(kind, name, part)
+            self._set_part(kind, name, part)
         for name, value in state["attributes"].items():
             object.__setattr__(self, name, value)
         self.training = state["training"]
 
 
-def _rebuild(cls: type, record: str | None, arguments: Any) -> Module:
+def _rebuild(cls: type, record: str | None, arguments: Any, overrides: bool) -> Module:
     """A module for the pickled state of one."""
-    made = cls.__new__(cls)
+    made: Module = cls.__new__(cls)
     if record is None:
         _core._module_init(made, getattr(cls, "_content", "python"))
-    elif arguments is None:
-        raise TypeError(f"a {cls.__name__} that the library has created cannot be pickled; save its state_dict()")
-    else:
-        cls._library_init(made, *arguments[0], **arguments[1])  # type: ignore[attr-defined]
-        object.__setattr__(made, "_arguments", arguments)
+        return made
+    if overrides:
+        made.__dict__["_overrides"] = True
+    cls._library_init(made, *arguments[0], **arguments[1])  # type: ignore[attr-defined]
+    if arguments[0] or not made._options():
+        made.__dict__["_arguments"] = arguments
     return made

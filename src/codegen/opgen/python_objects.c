@@ -8,7 +8,10 @@
  * Without a name, that of the record is written in capital letters: Conv2d for conv2d; networks and
  * initializers, which are functions, keep it. Without parentheses all options may be given by position, in
  * the order of the record, otherwise only the ones that are listed. `-`: there is no such class. Layers and networks also take
- * `device` and `dtype`. */
+ * `device` and `dtype`.
+ *
+ * Some arguments of PyTorch are no options here: `inplace~False` takes any value, which changes nothing, and False if it is not
+ * given; `sparse!False` takes only False, because anything else would change the meaning. `momentum?`: None is NAN. */
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
@@ -17,7 +20,10 @@
 typedef struct argument {
     char name[64], also[128];
     const gd_op_attr *attr, *word; /* `word`: the option that a str is for */
-    bool keyword, inferred;
+    bool keyword, inferred, none_is_nan;
+    /* no option (attr is NULL): its default as text; `refuses`: other values are errors */
+    char constant[32];
+    bool refuses;
 } argument;
 
 enum { MAX_ARGUMENTS = 30 };
@@ -54,13 +60,26 @@ static bool has_argument(const constructor *c, const gd_op_attr *attr) {
     return false;
 }
 
+static argument *next_argument(constructor *c, const char *name, size_t length) {
+    if (c->count == MAX_ARGUMENTS) die(c->view.path, c->view.line, "too many arguments for Python");
+    argument *a = &c->arguments[c->count++];
+    snprintf(a->name, sizeof a->name, "%.*s", (int)length, name);
+    return a;
+}
+
+/* inplace~False, sparse!False */
+static void add_constant(constructor *c, const char *text, size_t length) {
+    const size_t name = strcspn(text, "~!");
+    argument *a = next_argument(c, text, name);
+    a->refuses = text[name] == '!';
+    snprintf(a->constant, sizeof a->constant, "%.*s", (int)(length - name - 1), text + name + 1);
+}
+
 static argument *add_argument(constructor *c, const char *theirs, size_t length,
                               const gd_op_attr *attr) {
-    if (c->count == MAX_ARGUMENTS) die(c->view.path, c->view.line, "too many arguments for Python");
     if (has_argument(c, attr))
         die(c->view.path, c->view.line, "line python: '%s' is there twice", attr->name);
-    argument *a = &c->arguments[c->count++];
-    snprintf(a->name, sizeof a->name, "%.*s", (int)length, theirs);
+    argument *a = next_argument(c, theirs, length);
     a->attr = attr;
     const bool other = strcmp(a->name, attr->name) != 0;
     snprintf(a->also, sizeof a->also, "%s%s%s", other ? attr->name : "", other ? " " : "",
@@ -90,10 +109,14 @@ static void parse_line(constructor *c, const char *text) {
     if (length) snprintf(c->name, sizeof c->name, "%.*s", (int)length, text);
     else default_name(c);
     for (const char *s = open ? open + 1 : ""; *s && s < close;) {
-        const size_t n = strcspn(s, ",)"), theirs = strcspn(s, "=|,)");
+        const size_t n = strcspn(s, ",)"), theirs = strcspn(s, "=|?,)");
         const char *ours = s[theirs] == '=' ? s + theirs + 1 : s, *bar = memchr(s, '|', n);
-        argument *a = add_argument(c, s, theirs, find_option(c, ours, strcspn(ours, "|,)")));
-        if (bar) a->word = find_option(c, bar + 1, (size_t)(s + n - bar - 1));
+        if (strcspn(s, "~!") < n) add_constant(c, s, n);
+        else {
+            argument *a = add_argument(c, s, theirs, find_option(c, ours, strcspn(ours, "|?,)")));
+            if (bar) a->word = find_option(c, bar + 1, (size_t)(s + n - bar - 1));
+            a->none_is_nan = memchr(s, '?', n) != NULL;
+        }
         s += n + (s[n] == ',');
         while (*s == ' ') s++;
     }
@@ -144,13 +167,21 @@ static void print_frame(FILE *out, const constructor *c) {
     fprintf(out, "} %s_frame;\n", c->view.full);
 }
 
+static bool is_required(const argument *a) { return a->attr && a->attr->required; }
+
 static void print_argument(FILE *out, const constructor *c, const argument *a) {
+    if (!a->attr) {
+        fprintf(out, "    {\"%s\", \"\", \"%s\", 0, GDPY_%s, 0, 0, 0},\n", a->name, a->constant,
+                a->refuses ? "CONSTANT" : "IGNORED");
+        return;
+    }
     fprintf(out, "    {\"%s\", \"%s\", ", a->name, a->also);
     const gd_op_attr *worded = a->word ? a->word : a->attr;
     print_string(out, worded->words ? worded->words : "");
-    fprintf(out, ", offsetof(%s_frame, o.%s), GDPY_%s, %d, %d%s%s, ", c->view.full, a->attr->name,
+    fprintf(out, ", offsetof(%s_frame, o.%s), GDPY_%s, %d, %d%s%s%s, ", c->view.full, a->attr->name,
             python_kind(a->attr), a->attr->count, a->attr->required,
-            a->keyword ? " | GDPY_KEYWORD" : "", a->inferred ? " | GDPY_INFERRED" : "");
+            a->keyword ? " | GDPY_KEYWORD" : "", a->inferred ? " | GDPY_INFERRED" : "",
+            a->none_is_nan ? " | GDPY_NONE_IS_NAN" : "");
     if (a->word) fprintf(out, "offsetof(%s_frame, o.%s)},\n", c->view.full, a->word->name);
     else fputs("0},\n", out);
 }
@@ -180,6 +211,10 @@ static void print_call(FILE *out, const constructor *c, const char *form, const 
 
 static void print_function(FILE *out, const constructor *c) {
     const char *full = c->view.full;
+    fprintf(out, "static size_t %s_fill(void *frame) {\n", full);
+    if (c->view.record->n_attrs)
+        fprintf(out, "    if (frame) ((%s_frame *)frame)->o = gd_%s_defaults();\n", full, full);
+    fprintf(out, "    return (void)frame, sizeof(%s_frame);\n}\n", full);
     fprintf(out,
             "static const gdpy_function %s_function = {\"%s\", %s%s, %d, 0, false, NULL};\n"
             "static PyObject *%s_init(PyObject *self, PyObject *const *args, Py_ssize_t n, "
@@ -187,7 +222,7 @@ static void print_function(FILE *out, const constructor *c) {
             "    %s_frame f;\n    memset(&f, 0, sizeof f);\n",
             full, c->name, param_count(c) ? full : "NULL", param_count(c) ? "_params" : "",
             param_count(c), full, full);
-    if (c->view.record->n_attrs) fprintf(out, "    f.o = gd_%s_defaults();\n", full);
+    fprintf(out, "    %s_fill(&f);\n", full);
     fprintf(out,
             "    gdpy_call c;\n"
             "    if (!gdpy_begin(&c, &%s_function, &f, NULL, args, n, names)) return NULL;\n    ",
@@ -222,7 +257,10 @@ static void print_signature(FILE *out, const constructor *c) {
         first = false;
         if (a->keyword && !starred) starred = (fputs("*, ", out), true);
         fputs(a->name, out);
-        if (!a->attr->required) fprintf(out, "=%s", python_default(a->attr));
+        if (!is_required(a)) {
+            const bool text = !a->attr && *a->constant >= 'a' && *a->constant <= 'z';
+            fprintf(out, text ? "='%s'" : "=%s", a->attr ? python_default(a->attr) : a->constant);
+        }
     }
     if (c->is_module) fprintf(out, ", %sdevice=None, dtype=None", starred ? "" : "*, ");
 }
@@ -242,12 +280,12 @@ static void print_row(FILE *out, const constructor *c) {
     print_python_text(out, r->doc);
     for (int i = 0; i < c->count; i++) {
         const gd_op_attr *a = c->arguments[i].attr;
-        if (!*a->doc && !a->words) continue;
+        if (!a || (!*a->doc && !a->words)) continue;
         fprintf(out, "\\n\"\n     \"\\n%s: ", c->arguments[i].name);
         if (a->words) fprintf(out, "one of %s%s", a->words, *a->doc ? "; " : "");
         print_python_text(out, a->doc);
     }
-    fputs("\"}},\n", out);
+    fprintf(out, "\"},\n     &%s_function, %s_fill},\n", c->view.full, c->view.full);
 }
 
 /* --- types ------------------------------------------------------------------------------------ */
@@ -275,10 +313,11 @@ static void print_stub(FILE *out, const constructor *c) {
         first = false;
         if (a->keyword && !starred) starred = (fputs("*, ", out), true);
         fprintf(out, "%s: ", a->name);
-        print_python_type(out, python_kind(a->attr), a->attr->words);
+        if (a->attr) print_python_type(out, python_kind(a->attr), a->attr->words);
+        else fputs("Any", out);
         if (a->word) fputs(" | str", out);
-        if (a->inferred || !a->attr->required) fputs(" | None", out);
-        if (!a->attr->required) fputs(" = ...", out);
+        if (a->attr && (a->inferred || !is_required(a))) fputs(" | None", out);
+        if (!is_required(a)) fputs(" = ...", out);
     }
     if (c->is_module)
         fprintf(out, "%s%sdevice: _DeviceLike | None = ..., dtype: _DTypeLike | None = ...",
@@ -309,7 +348,7 @@ void write_python_objects(void) {
     }
     fputs("const gdpy_constructor gdpy_constructors[] = {\n", out);
     for (int i = 0; i < n_constructors; i++) print_row(out, &constructors[i]);
-    fputs("    {NULL, NULL, NULL, NULL, {NULL, NULL, 0, NULL}},\n};\n", out);
+    fputs("    {NULL, NULL, NULL, NULL, {NULL, NULL, 0, NULL}, NULL, NULL},\n};\n", out);
     finish_output();
     for (int i = 0; i < n_constructors; i++) {
         bool first = true;

@@ -1,0 +1,2 @@
+"""torch.nn.parameter: Parameter."""
+from gradus.nn.parameter import Parameter as Parameter
