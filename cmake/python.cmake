@@ -52,7 +52,21 @@ add_custom_command(
           -DMETHODS=${CMAKE_BINARY_DIR}/python_methods.pyi -DOUT=${PYTHON_STUB} -P ${CMAKE_SOURCE_DIR}/cmake/stub.cmake
   DEPENDS ${GEN}/stamp python/src/core.pyi.in python/gradus/_torch_methods.py cmake/stub.cmake cmake/method_types.py
   COMMENT "Writing the types of the Python module")
-add_custom_target(gradus_python_files ALL DEPENDS ${CMAKE_BINARY_DIR}/python/stamp ${PYTHON_STUB})
+# The classes of records: layers and networks.
+set(PYTHON_STUBS ${PYTHON_STUB})
+function(add_record_stub kinds to)
+  set(out ${CMAKE_BINARY_DIR}/python/gradus/${to})
+  add_custom_command(
+    OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -DIN=${CMAKE_SOURCE_DIR}/python/src/${kinds}.pyi.in -DFUNCTIONS=${GEN}/python_${kinds}.pyi
+            -DMETHODS=/dev/null -DOUT=${out} -P ${CMAKE_SOURCE_DIR}/cmake/stub.cmake
+    DEPENDS ${GEN}/stamp python/src/${kinds}.pyi.in cmake/stub.cmake
+    COMMENT "Writing the types of ${kinds}")
+  set(PYTHON_STUBS ${PYTHON_STUBS} ${out} PARENT_SCOPE)
+endfunction()
+add_record_stub(layers nn/_layers.pyi)
+add_record_stub(zoo zoo.pyi)
+add_custom_target(gradus_python_files ALL DEPENDS ${CMAKE_BINARY_DIR}/python/stamp ${PYTHON_STUBS})
 # The command beside the package, as in a wheel.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/bin ${CMAKE_BINARY_DIR}/python/gradus)
 file(CREATE_LINK ../../bin ${CMAKE_BINARY_DIR}/python/gradus/bin SYMBOLIC)
@@ -76,7 +90,11 @@ if(SKBUILD)
   add_custom_target(gradus_wheel DEPENDS gradus gradus_python_tool gradus_python_files ${PYTHON_LIBRARIES})
   install(TARGETS gradus LIBRARY DESTINATION gradus COMPONENT python NAMELINK_SKIP)
   install(TARGETS ${PYTHON_LIBRARIES} LIBRARY DESTINATION gradus COMPONENT python)
-  install(FILES ${PYTHON_STUB} DESTINATION gradus COMPONENT python)
+  foreach(stub ${PYTHON_STUBS})
+    file(RELATIVE_PATH to ${CMAKE_BINARY_DIR}/python ${stub})
+    get_filename_component(to ${to} DIRECTORY)
+    install(FILES ${stub} DESTINATION ${to} COMPONENT python)
+  endforeach()
   install(TARGETS gradus_python_tool RUNTIME DESTINATION gradus/bin COMPONENT python)
   foreach(folder include/gradus/ ${GEN}/gradus/)
     install(DIRECTORY ${folder} DESTINATION gradus/include/gradus COMPONENT python FILES_MATCHING PATTERN "*.h")

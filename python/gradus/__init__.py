@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
         foldl as foldl, gradients as gradients, minimize as minimize, name_scope as name_scope, named as named,
         placeholder as placeholder, scan as scan, variable as variable, while_loop as while_loop)
     from gradus._jit import Jit as Jit, jit as jit
+    from gradus import nn as nn, zoo as zoo
     from gradus._functions import *
     from gradus._core import (
         add as add, divide as divide, empty as empty, equal as equal, max as max, min as min, round as round,

@@ -249,9 +249,11 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
         scales = list(scale_factor)
         if len(set(scales)) == 1:
             scale_factor = scales[0]
-        else:
+        elif recompute_scale_factor:
             size = [int(_math.floor(n * s)) for n, s in zip(input.shape[2:], scales)]
             scale_factor = None
+        else:
+            return _scaled_by_axis(input, scales, mode, bool(align_corners))
     if recompute_scale_factor and scale_factor is not None:
         size = [int(_math.floor(n * scale_factor)) for n in input.shape[2:]]
         scale_factor = None
@@ -264,6 +266,18 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
         raise _core.ArgumentError(f"mode is {mode!r}; for {input.ndim} dimensions it is 'nearest' or {linear_mode!r}")
     return _core.resize(input, size=size, scale=scale_factor, mode="nearest" if mode == "nearest" else "linear",
                         align_corners=bool(align_corners))
+
+
+def _scaled_by_axis(input, scales, mode, align_corners) -> Tensor:
+    """Different factors for the axes: one axis after the other. Linear modes are products of those of the axes."""
+    y = input
+    for axis, scale in enumerate(scales, 2):
+        rows = y.transpose(axis, -1)
+        flat = rows.reshape(1, -1, rows.shape[-1])
+        flat = interpolate(flat, None, scale, "linear" if "linear" in mode else mode,
+                           align_corners if "linear" in mode else None)
+        y = flat.reshape(*rows.shape[:-1], flat.shape[-1]).transpose(axis, -1)
+    return y
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None) -> Tensor:

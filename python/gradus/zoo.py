@@ -12,15 +12,14 @@ from gradus import nn as _nn
 from gradus._records import Records as _Records
 
 _records = _Records("net", _nn.Module, "gradus.zoo")
-TYPE_CHECKING = False
 
 
-def _with_arguments(cls):  # type: ignore[no-untyped-def]
+def _with_arguments(cls):
     """Notes the arguments, for repr() and pickle."""
     init = cls.__init__
 
     @_functools.wraps(init)
-    def __init__(self, *args, **names):  # type: ignore[no-untyped-def]
+    def __init__(self, *args, **names):
         init(self, *args, **names)
         self.__dict__["_arguments"] = (args, names)
 
@@ -28,13 +27,11 @@ def _with_arguments(cls):  # type: ignore[no-untyped-def]
     return cls
 
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name):
-        if name not in _records:
-            raise AttributeError(f"module 'gradus.zoo' has no attribute '{name}'")
-        found = globals()[name] = _with_arguments(_records.get(name))
-        return found
+def __getattr__(name):
+    if name not in _records:
+        raise AttributeError(f"module 'gradus.zoo' has no attribute '{name}'")
+    found = globals()[name] = _with_arguments(_records.get(name))
+    return found
 
 
 def __dir__() -> list[str]:

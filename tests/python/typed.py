@@ -36,9 +36,30 @@ with gd.Graph() as graph, gd.name_scope("a"):
     symbol = gd.placeholder((None, 3), name="x")
 print(gd.Session(graph).run({"y": symbol}, {symbol: x}), gd.jacobian(gd.sin, x), gd.cond(x, gd.sin, gd.cos, x))
 x.register_hook(lambda g: g * 2).remove()
+
+class Net(gd.nn.Module):
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.body = gd.nn.Sequential(gd.nn.Conv2d(1, 8, 3, padding="same"), gd.nn.ReLU(inplace=True), gd.nn.Flatten())
+        self.head = gd.nn.LazyLinear(classes)
+
+    def forward(self, images: gd.Tensor) -> gd.Tensor:
+        y: gd.Tensor = self.head(self.body(images))
+        return y
+
+
+net = Net()
+net(gd.ones((2, 1, 8, 8)))
+criterion = gd.nn.CrossEntropyLoss(weight=gd.ones(10), label_smoothing=0.1)
+lstm = gd.nn.LSTM(4, 8, num_layers=2, batch_first=True)
+names: list[str] = [name for name, p in net.named_parameters() if p.requires_grad]
+gd.nn.init.kaiming_normal_(net.head.weight, nonlinearity="relu")
+resnet: gd.nn.Module = gd.zoo.resnet18(num_classes=10)
 '''
-MISTAKES = ['gd.jit(lambda x: x, strict=True)', 'gd.placeholder((None,), name=3)', 'gd.relu()', 'gd.conv2d(x, x, strides=2)', 'gd.mse_loss(x, x, reduction="median")', 'x.no_such_method()',
-            'gd.no_such_function(x)', 'gd.zeros("2,3")']
+MISTAKES = ['gd.jit(lambda x: x, strict=True)', 'gd.placeholder((None,), name=3)', 'gd.relu()',
+            'gd.conv2d(x, x, strides=2)', 'gd.mse_loss(x, x, reduction="median")', 'x.no_such_method()',
+            'gd.no_such_function(x)', 'gd.zeros("2,3")', 'gd.nn.Linear(3)', 'gd.nn.Conv2d(1, 2, 3, strides=2)',
+            'gd.nn.MSELoss(reduction="median")', 'gd.nn.NoLayer()']
 
 package = os.path.dirname(os.path.dirname(gradus.__file__))
 environment = {**os.environ, "MYPYPATH": package, "PYTHONPATH": package}
@@ -62,9 +83,13 @@ def mypy(folder, text):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    done = subprocess.run([sys.executable, "-m", "mypy.stubtest", "gradus._core"], env=environment, cwd=folder,
-                          capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "mypy.stubtest", "gradus._core", "gradus.nn", "gradus.zoo"],
+                          env=environment, cwd=folder, capture_output=True, text=True)
     check("stubtest", done.returncode == 0, done.stdout + done.stderr)
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir",
+                           os.path.join(folder, "cache"), "-p", "gradus.nn", "-p", "gradus.zoo"], env=environment, cwd=folder,
+                          capture_output=True, text=True)
+    check("the package", done.returncode == 0, done.stdout + done.stderr)
     code, output = mypy(folder, PROGRAM)
     check("a program", code == 0, output)
     for mistake in MISTAKES:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import importlib as _importlib
 
 from gradus import _core
-from gradus.nn import _layers
 from gradus.nn._containers import ModuleDict as ModuleDict, ModuleList as ModuleList
 from gradus.nn._containers import ParameterDict as ParameterDict, ParameterList as ParameterList
 from gradus.nn._containers import Sequential as Sequential
 from gradus.nn._module import Module as Module, Parameter as Parameter
+from gradus._records import Records as _Records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # a type checker keeps the first meaning of a name
     from gradus.nn._recurrent import GRU as GRU, LSTM as LSTM, LSTMCell as LSTMCell, RNN as RNN
     from gradus.nn._layers import *  # type: ignore[assignment]
 
+_records = _Records("layer", Module, "gradus.nn")
 # Classes that stand in the place of a record's, or have none, by the files that have them.
 _homes = {name: file for file, names in {
     "_attention": "MultiheadAttention Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder "
@@ -58,13 +59,20 @@ _homes = {name: file for file, names in {
 
 def _class_for(record: str) -> type:
     """The class for a module that the library has created."""
-    name = _layers._records.names.get(record)
+    name = _records.names.get(record)
     if record in ("upsample", "embedding_bag"):  # their classes in Python are called with other arguments
-        return _layers._records.get(name) if name else Module
+        return _records.get(name) if name else Module
     if name:
-        found: type = globals().get(name) or __getattr__(name)
+        found: type = globals().get(name) or _find(name)
         return found
     return {"sequential": Sequential, "list": ModuleList}.get(record, Module)
+
+
+def _find(name: str) -> type:
+    """A class, which stays an attribute of the module."""
+    found: type = getattr(_importlib.import_module("gradus.nn." + _homes.get(name, "_layers")), name)
+    globals()[name] = found
+    return found
 
 
 _core._set_finder(_core.Module, _class_for)
@@ -72,14 +80,12 @@ _core._set_finder(_core.Module, _class_for)
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        home = _homes.get(name)
-        if home or name in _layers._records:
-            found = globals()[name] = getattr(_importlib.import_module("gradus.nn." + (home or "_layers")), name)
-            return found
+        if name in _homes or name in _records:
+            return _find(name)
         if name in ("functional", "init", "utils", "parameter"):
             return _importlib.import_module("gradus.nn." + name)
         raise AttributeError(f"module 'gradus.nn' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_homes) | set(dir(_layers._records)))
+    return sorted(set(globals()) | set(_homes) | set(dir(_records)))

@@ -41,7 +41,7 @@ class _Numbered(Module):
 
     def pop(self, index: int = -1) -> Module:
         """Removes a module and returns it."""
-        module = self[index]
+        module: Module = self[index]
         del self[index]
         return module
 
@@ -122,7 +122,8 @@ class ModuleDict(Module):
     def __getitem__(self, key: str) -> Module:
         if key not in self._load():
             raise KeyError(key)
-        return self.__dict__[key]
+        found: Module = self.__dict__[key]
+        return found
 
     def __setitem__(self, key: str, module: Module) -> None:
         self.add_module(key, module)

@@ -1,19 +1,12 @@
 """The layers of the library as classes, as their records describe them. Those that need more have a class of the same
 name in _recurrent.py, _attention.py, _losses.py and _more.py, which gradus.nn has in their place."""
-from __future__ import annotations
 
-from gradus._records import Records as _Records
-from gradus.nn._module import Module as _Module
 
-TYPE_CHECKING = False
+def __getattr__(name):
+    from gradus.nn import _records
 
-_records = _Records("layer", _Module, "gradus.nn")
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name):
-        if name not in _records:
-            raise AttributeError(f"module 'gradus.nn' has no attribute '{name}'")
-        found = globals()[name] = _records.get(name)
-        found._library_init = found.__init__
-        return found
+    if name not in _records:
+        raise AttributeError(f"module 'gradus.nn' has no attribute '{name}'")
+    found = globals()[name] = _records.get(name)
+    found._library_init = found.__init__
+    return found

@@ -19,7 +19,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         data = _core.empty(0) if data is None else data
-        made = (data.detach() if isinstance(data, Tensor) else _core.tensor(data)).as_subclass(cls)
+        made: Parameter = (data.detach() if isinstance(data, Tensor) else _core.tensor(data)).as_subclass(cls)
         made.requires_grad_(requires_grad)
         return made
 
@@ -29,7 +29,8 @@ class Parameter(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
-        return memo[id(self)]
+        copied: Parameter = memo[id(self)]
+        return copied
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return Parameter, (self.detach(), self.requires_grad)
@@ -266,7 +267,8 @@ class Module(_core.Module):
             if module._load().get(name) != "child":
                 raise AttributeError(f"{type(module).__name__} has no child '{name}' (of the path '{target}')")
             module = module.__dict__[name]
-        return module
+        found: Module = module
+        return found
 
     def _get_tensor(self, kind: str, target: str) -> Any:
         path, _, name = target.rpartition(".")
@@ -277,11 +279,13 @@ class Module(_core.Module):
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a path: 'fc.weight'."""
-        return self._get_tensor("parameter", target)
+        found: Parameter = self._get_tensor("parameter", target)
+        return found
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a path."""
-        return self._get_tensor("buffer", target)
+        found: Tensor = self._get_tensor("buffer", target)
+        return found
 
     def apply(self, fn: Callable[[Module], Any]) -> Module:
         """Calls a function for all modules below this one and for this one."""
@@ -329,7 +333,8 @@ class Module(_core.Module):
     @property
     def training(self) -> bool:
         """Whether the module is in train mode, which dropout and batch norms read."""
-        return _core._module_is_training(self)
+        mode: bool = _core._module_is_training(self)
+        return mode
 
     @training.setter
     def training(self, mode: bool) -> None:
@@ -424,7 +429,8 @@ class Module(_core.Module):
 
     def summary(self, *inputs: Any) -> str:
         """A table of layers with output shapes, parameters and multiply-adds, for inputs like these."""
-        return _core._module_summary(self, inputs)
+        text: str = _core._module_summary(self, inputs)
+        return text
 
     def extra_repr(self) -> str:
         """What repr() shows of the module itself."""
@@ -434,7 +440,7 @@ class Module(_core.Module):
         return ", ".join([repr(a) for a in args] + [f"{k}={v!r}" for k, v in names.items()])
 
     def _get_name(self) -> str:
-        return type(self).__name__ if type(self) is not Module else _core._module_type(self)
+        return type(self).__name__ if type(self) is not Module else str(_core._module_type(self))
 
     def __repr__(self) -> str:
         if not _core._module_has_content(self):
@@ -458,7 +464,8 @@ class Module(_core.Module):
         to.__dict__.update(_copy.deepcopy(self._attributes()))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Module:
-        made = memo[id(self)] = _core._module_clone(self)
+        made: Module = _core._module_clone(self)
+        memo[id(self)] = made
         for old, new in zip(self.modules(), made.modules()):
             if not _core._module_is_python(old):
                 old._copy_attributes(new)
@@ -483,7 +490,7 @@ class Module(_core.Module):
         self.training = state["training"]
 
 
-def _rebuild(cls: type, record: str | None, arguments: Any, overrides: bool) -> Module:
+def _rebuild(cls: Any, record: str | None, arguments: Any, overrides: bool) -> Module:
     """A module for the pickled state of one."""
     made: Module = cls.__new__(cls)
     if record is None:
@@ -491,7 +498,7 @@ def _rebuild(cls: type, record: str | None, arguments: Any, overrides: bool) -> 
         return made
     if overrides:
         made.__dict__["_overrides"] = True
-    cls._library_init(made, *arguments[0], **arguments[1])  # type: ignore[attr-defined]
+    cls._library_init(made, *arguments[0], **arguments[1])
     if arguments[0] or not made._options():
         made.__dict__["_arguments"] = arguments
     return made

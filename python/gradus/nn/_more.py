@@ -153,13 +153,13 @@ class _Adaptive(Module):
 
     _wanted: tuple[int | None, ...] | None = None
 
-    def __init__(self, output_size: Any, *args: Any, **names: Any) -> None:
+    def __init__(self, output_size: Any, **names: Any) -> None:
         if output_size is None or (not isinstance(output_size, int) and None in tuple(output_size)):
             axes = int(type(self)._record[-2])  # type: ignore[index] # adaptive_avg_pool2d
             wanted = (None,) * axes if output_size is None else tuple(output_size)
             self.__dict__.update(_wanted=wanted, _overrides=True)
             output_size = [1 if n is None else n for n in wanted]
-        super().__init__(output_size, *args, **names)  # type: ignore[call-arg]
+        super().__init__(output_size, **names)  # type: ignore[call-arg]
 
     def forward(self, input: Tensor) -> Any:
         if self._wanted is None:
@@ -171,6 +171,11 @@ class _Adaptive(Module):
         return pool(input, size, self.return_indices) if "max" in record else pool(input, size)
 
     _overrides = False
+
+
+class _AdaptiveMax(_Adaptive):
+    def __init__(self, output_size: Any, return_indices: bool = False, **names: Any) -> None:
+        super().__init__(output_size, return_indices=return_indices, **names)
 
 
 class AdaptiveAvgPool1d(_Adaptive, _layers.AdaptiveAvgPool1d):
@@ -185,16 +190,16 @@ class AdaptiveAvgPool3d(_Adaptive, _layers.AdaptiveAvgPool3d):
     """Averages over windows of nearly equal size; output_size is their number along each axis, None that of the input."""
 
 
-class AdaptiveMaxPool1d(_Adaptive, _layers.AdaptiveMaxPool1d):
+class AdaptiveMaxPool1d(_AdaptiveMax, _layers.AdaptiveMaxPool1d):
     """The largest elements of output_size windows of nearly equal size."""
 
 
-class AdaptiveMaxPool2d(_Adaptive, _layers.AdaptiveMaxPool2d):
+class AdaptiveMaxPool2d(_AdaptiveMax, _layers.AdaptiveMaxPool2d):
     """The largest elements of windows of nearly equal size; output_size is their number along each axis, None that of the
     input."""
 
 
-class AdaptiveMaxPool3d(_Adaptive, _layers.AdaptiveMaxPool3d):
+class AdaptiveMaxPool3d(_AdaptiveMax, _layers.AdaptiveMaxPool3d):
     """The largest elements of windows of nearly equal size; output_size is their number along each axis, None that of the
     input."""
 

@@ -7,8 +7,6 @@ from typing import Any, Literal
 from gradus import _core
 from gradus._core import Tensor
 
-_FanMode = Literal["fan_in", "fan_out"]
-
 
 def _write(tensor: Tensor, values: Any) -> Tensor:
     before = _core._grad_mode(False)
@@ -122,15 +120,15 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: None = None) ->
     return normal_(tensor, 0.0, gain * _math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
-def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: _FanMode = "fan_in", nonlinearity: str = "leaky_relu",
-                     generator: None = None) -> Tensor:
+def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: Literal["fan_in", "fan_out"] = "fan_in",
+                     nonlinearity: str = "leaky_relu", generator: None = None) -> Tensor:
     """He et al. 2015: the variance is gain^2 / fan; `a` is the slope of leaky_relu."""
     bound = calculate_gain(nonlinearity, a) * _math.sqrt(3 / _fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def kaiming_normal_(tensor: Tensor, a: float = 0, mode: _FanMode = "fan_in", nonlinearity: str = "leaky_relu",
-                    generator: None = None) -> Tensor:
+def kaiming_normal_(tensor: Tensor, a: float = 0, mode: Literal["fan_in", "fan_out"] = "fan_in",
+                    nonlinearity: str = "leaky_relu", generator: None = None) -> Tensor:
     """kaiming_uniform_ with normal numbers."""
     return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / _math.sqrt(_fan(tensor, mode)), generator)
 

@@ -424,7 +424,9 @@ void print_python_text(FILE *out, const char *text) { /* a string's inside, in s
 
 const char *python_default(const gd_op_attr *a) {
     static char text[128];
-    if (strcmp(a->default_text, "none") == 0 || strstr(a->default_text, "inf")) return "None";
+    const bool word = a->type == GD_ATTR_WORD && strstr(a->words, "none"); /* reduction="none" */
+    if ((!word && strcmp(a->default_text, "none") == 0) || strstr(a->default_text, "inf"))
+        return "None";
     if (a->type == GD_ATTR_BOOL) return strcmp(a->default_text, "true") == 0 ? "True" : "False";
     if (a->type == GD_ATTR_WORD || a->type == GD_ATTR_DTYPE || a->type == GD_ATTR_STRING)
         snprintf(text, sizeof text, "'%s'", a->default_text);

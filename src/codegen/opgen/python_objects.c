@@ -299,7 +299,7 @@ static void print_stub(FILE *out, const constructor *c) {
     const char *base = NULL;
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
         if (is_kind(c, bases[i][0])) base = bases[i][1];
-    const bool function = is_kind(c, "net") || is_kind(c, "init");
+    const bool function = is_kind(c, "init");
     if (function) fprintf(out, "def %s(", c->name);
     else fprintf(out, "class %s(%s):\n    def __init__(self", c->name, base);
     bool first = function, starred = false;
@@ -322,7 +322,7 @@ static void print_stub(FILE *out, const constructor *c) {
     if (c->is_module)
         fprintf(out, "%s%sdevice: _DeviceLike | None = ..., dtype: _DTypeLike | None = ...",
                 first ? "" : ", ", starred ? "" : "*, ");
-    fprintf(out, ") -> %s: ...\n", !function ? "None" : is_kind(c, "net") ? "Module" : "Tensor");
+    fprintf(out, ") -> %s: ...\n", function ? "Tensor" : "None");
 }
 
 static void write_stubs(const char *plural) {
