@@ -71,12 +71,13 @@ static PyObject *call_forward(PyObject *self, given_call *call, gd_tensors in) {
     return result;
 }
 
+/* The handles, which the scope holds, too: the list may have their last references. */
 static gd_tensors handles_of(PyObject *list) {
     const Py_ssize_t n = PyList_Size(list);
     gd_tensor **at = PyMem_Malloc(sizeof *at * (size_t)(n + 1));
     gd_tensors tensors = {NULL, 0};
     if (!at) return PyErr_NoMemory(), tensors;
-    for (Py_ssize_t i = 0; i < n; i++) at[i] = gdpy_tensor_of(PyList_GetItem(list, i));
+    for (Py_ssize_t i = 0; i < n; i++) at[i] = gd_hold(gdpy_tensor_of(PyList_GetItem(list, i)));
     tensors = gd_list_copy((gd_tensors){at, n});
     PyMem_Free(at);
     return tensors;
@@ -430,6 +431,7 @@ static PyObject *core_module_set(PyObject *module, PyObject *args) {
     gdpy_call c;
     gdpy_open(&c);
     gd_tensor *t = gdpy_is_tensor(o) ? gdpy_tensor_of(o) : NULL;
+    const bool is_frozen = t && *kind == 'p' && !gd_tensor_requires_grad(t); /* it stays so */
     if (*kind == 'c' && !(child = gdpy_handle(o, GDPY_MODULE, name))) return gdpy_cancel(&c);
     const bool same_kind =
         there && (part.kind == GD_PART_CHILD) == (*kind == 'c') &&
@@ -446,6 +448,7 @@ static PyObject *core_module_set(PyObject *module, PyObject *args) {
     else if (there) status = gd_module_set_tensor_at(c.site, m, name, t);
     else if (*kind == 'p') status = gd_module_add_parameter_at(c.site, m, name, t, NULL);
     else status = gd_module_add_buffer_at(c.site, m, name, t, NULL);
+    if (status == GD_OK && is_frozen) status = gd_set_requires_grad_at(c.site, t, false);
     if (status == GD_OK && t && gdpy_make_known(o) < 0) return gdpy_cancel(&c);
     return gdpy_end_status(&c, status);
 }

@@ -34,7 +34,7 @@ void *gdpy_handle(PyObject *o, gdpy_class class, const char *what) {
         return gdpy_object_data(o)->handle;
     } else if ((name = type_name(o))) {
         PyErr_Format(gdpy_exception_of(GD_E_STATE),
-                     "the %s has no content yet: its __init__ did not call super().__init__()",
+                     "the %U has no content yet: its __init__ did not call super().__init__()",
                      name);
     }
     Py_XDECREF(name);

@@ -131,7 +131,7 @@ PyObject *gdpy_unflatten(PyObject *d, PyObject *list, Py_ssize_t *at) {
     else if (kind == (PyObject *)&PyList_Type) o = PySequence_List(items);
     else if (detail == Py_None) o = Py_NewRef(items);
     else if (PyObject_HasAttrString(detail, "_make"))
-        o = PyObject_CallMethod(detail, "_make", "O", items);
+        o = PyObject_CallMethod(detail, "_make", "(O)", items);
     else
         o = PyObject_CallFunctionObjArgs(detail, items,
                                          NULL); /* PyStructSequence, subclasses of tuple */

@@ -10,6 +10,13 @@ from gradus._core import Tensor
 from gradus.nn._module import Module, Parameter
 
 
+def _call(module: Module, call: Any, inputs: tuple[Any, ...], names: dict[str, Any]) -> Any:
+    """A call of a list or dict, which only a subclass with a forward has."""
+    if not module._overrides:
+        raise NotImplementedError(f"a {type(module).__name__} is not called; call its modules")
+    return call(*inputs, **names)
+
+
 class _Numbered(Module):
     """Modules that are called '0', '1' and so on."""
 
@@ -22,6 +29,9 @@ class _Numbered(Module):
 
     def append(self, module: Module) -> Any:
         """Adds a module at the end."""
+        if self._content == "list" and self._overrides:  # of a subclass with a forward
+            self._set_part("child", str(len(self)), module)
+            return self
         _core._module_append(self, module)
         self.__dict__[str(len(self._load()) - 1)] = module
         return self
@@ -86,10 +96,8 @@ class _Numbered(Module):
 class ModuleList(_Numbered):
     """A list of modules, which the program calls one by one."""
 
-    def forward(self, *inputs: Any, **names: Any) -> Any:
-        raise NotImplementedError("a ModuleList is not called; call its modules")
-
-    _overrides = False
+    def __call__(self, *inputs: Any, **names: Any) -> Any:
+        return _call(self, super().__call__, inputs, names)
 
 
 class Sequential(_Numbered):
@@ -118,6 +126,9 @@ class ModuleDict(Module):
     def __init__(self, modules: Any = None) -> None:
         _core._module_init(self, self._content)
         self.update(modules or {})
+
+    def __call__(self, *inputs: Any, **names: Any) -> Any:
+        return _call(self, super().__call__, inputs, names)
 
     def __getitem__(self, key: str) -> Module:
         if key not in self._load():

@@ -76,13 +76,14 @@ class Module(_core.Module):
                 return self.fc(gd.max_pool2d(gd.relu(self.conv(x)), 2).flatten(1))
     """
 
+    _content = "python"  # or a container of the library: "sequential", "list"
     _record: str | None = None  # of the library's layers
     _inputs = ""
     _overrides = False  # forward is Python's, in place of the layer's
     _from_library: Any = None  # forward for the inputs of the library's layer, where they differ from forward's
 
     def __init__(self) -> None:
-        _core._module_init(self, "python")
+        _core._module_init(self, self._content)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -91,7 +92,7 @@ class Module(_core.Module):
 
     def forward(self, *inputs: Any, **names: Any) -> Any:
         """The outputs for these inputs. A class of a program defines it; a call of the module calls it."""
-        if _core._module_is_python(self) and not self._record:
+        if _core._module_is_python(self) and not self._record and self._content != "sequential":
             raise NotImplementedError(f"{type(self).__name__} has no function forward")
         return _core._module_forward(self, *inputs, **names)
 
@@ -476,7 +477,8 @@ class Module(_core.Module):
         state = {"attributes": {k: v for k, v in self._attributes().items() if k != "_arguments"}, "parts": parts,
                  "training": self.training}
         arguments = self.__dict__.get("_arguments") or ((), self._options())
-        if not hasattr(type(self), "_library_init") and not _core._module_is_python(self) and not hasattr(self, "_content"):
+        made_here = self._record or self._content != "python" or _core._module_is_python(self)
+        if not made_here or (self._record and not hasattr(type(self), "_library_init")):
             raise TypeError(f"a {_core._module_type(self)} that the library has created cannot be pickled; "
                             "save its state_dict()")
         return _rebuild, (type(self), self._record, arguments, self._overrides), state
@@ -494,7 +496,7 @@ def _rebuild(cls: Any, record: str | None, arguments: Any, overrides: bool) -> M
     """A module for the pickled state of one."""
     made: Module = cls.__new__(cls)
     if record is None:
-        _core._module_init(made, getattr(cls, "_content", "python"))
+        _core._module_init(made, cls._content)
         return made
     if overrides:
         made.__dict__["_overrides"] = True

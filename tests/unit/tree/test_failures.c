@@ -582,12 +582,11 @@ static bool cannot_fail(const char *type, const char *name) {
         "unsigned",  "const",  "gd_dtype", "gd_word",         "gd_shape",
         "gd_memory", "gd_rng", "gd_scope", "gd_profile_span", "double"};
     static const char *const questions[] = {
-        "gd_error_status",    "gd_graph_find",     "gd_tensor_grad",
-        "gd_tensor_device",   "gd_default_device", "gd_keep",
-        "gd_keep_list",       "gd_retain",         "gd_data",
-        "gd_hold",            "gd_jit_difference_at",
-        "gd_device_begin",    "gd_graph_begin",    "gd_generator",
-        "gd_state_tensor_at", "gd_state_find",     "gd_layer_tensor"};
+        "gd_error_status",   "gd_graph_find", "gd_tensor_grad",       "gd_tensor_device",
+        "gd_default_device", "gd_keep",       "gd_keep_list",         "gd_retain",
+        "gd_data",           "gd_hold",       "gd_jit_difference_at", "gd_device_begin",
+        "gd_graph_begin",    "gd_generator",  "gd_state_tensor_at",   "gd_state_find",
+        "gd_layer_tensor"};
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (strcmp(type, answers[i]) == 0) return true;
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
