@@ -344,6 +344,15 @@ static gd_status override_if_needed(PyObject *self, gd_module *m) {
     return status;
 }
 
+/* _module_override(self): an object that has got a forward of its own. */
+static PyObject *core_module_override(PyObject *module, PyObject *self) {
+    (void)module;
+    gd_module *m = gdpy_handle(self, GDPY_MODULE, "self");
+    if (!m) return NULL;
+    if (override_if_needed(self, m) != GD_OK) return gdpy_raise();
+    return Py_NewRef(Py_None);
+}
+
 PyObject *gdpy_end_module(gdpy_call *call, PyObject *self, gd_module *m) {
     gdpy_take_gil(call);
     const char *device = call->has_device ? gd_device_name(gd_default_device()) : NULL;
@@ -651,6 +660,7 @@ static PyObject *core_set_parameter_class(PyObject *module, PyObject *type) {
 PyMethodDef gdpy_module_functions[] = {
     {"_module_init", core_module_init, METH_VARARGS, NULL},
     {"_module_options", gdpy_module_options, METH_O, NULL},
+    {"_module_override", core_module_override, METH_O, NULL},
     {"_module_forward", WITH_NAMES(core_module_forward), NULL},
     {"_module_parts", core_module_parts, METH_O, NULL},
     {"_module_set", core_module_set, METH_VARARGS, NULL},

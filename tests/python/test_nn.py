@@ -102,6 +102,35 @@ class Parts(unittest.TestCase):
         self.assertIsNone(net.fc1)
         self.assertEqual([n for n, _ in net.named_parameters()], ["scale"])
 
+    def test_updates_in_place_keep_the_objects(self):
+        layer = nn.Linear(2, 2)
+        weight = layer.weight
+        with gd.no_grad():
+            layer.weight += 1
+            layer.weight *= 0
+            layer.weight[0] = 5
+        layer.bias.data = gd.zeros(2)
+        self.assertIs(layer.weight, weight)
+        self.assertEqual(layer(gd.ones(1, 2)).tolist(), [[10, 0]])
+
+    def test_parts_that_are_none(self):
+        class Maybe(nn.Module):
+            def __init__(self):
+                super().__init__()
+                super().__init__()
+                self.norm = None
+                self.norm = nn.ReLU()
+                self.register_parameter("bias", None)
+                self.add_module("tail", None)
+
+            def forward(self, x):
+                return self.norm(x) if self.bias is None and self.tail is None else x
+
+        net = Maybe()
+        self.assertEqual((net(gd.ones(1)).tolist(), list(net.state_dict())), ([1], []))
+        net.bias = nn.Parameter(gd.ones(1))
+        self.assertEqual(list(net.state_dict()), ["bias"])
+
     def test_wrong_assignments(self):
         net = Small()
         with self.assertRaisesRegex(TypeError, "assign a gd.nn.Parameter"):
@@ -508,6 +537,36 @@ class Trees(unittest.TestCase):
         inside = nn.Sequential(Own(2, 3))(gd.ones(4, 1, 2))
         self.assertGreater(float(inside[0].min()), 90)
         self.assertIn("Shifted", nn.Sequential(layer).summary(x))
+
+    def test_a_forward_of_one_object(self):
+        layer, x = nn.Linear(2, 2), gd.ones(1, 2)
+        forward = layer.forward
+        layer.forward = lambda x: forward(x) + 100
+        for net in (layer, nn.Sequential(layer)):
+            self.assertGreater(float(net(x).min()), 90)
+        small = Small()
+        small.forward = lambda x: x * 7
+        self.assertEqual(small(x).tolist(), [[7, 7]])
+
+    def test_more_parts_of_a_layer(self):
+        class Wide(nn.Linear):
+            def __init__(self):
+                super().__init__(2, 2)
+                self.a, self.b = nn.Parameter(gd.zeros(2, 2)), nn.Linear(2, 2)
+
+            def forward(self, x):
+                return super().forward(x) + x @ self.a + self.b(x)
+
+        layer = Wide()
+        layer(gd.ones(1, 2)).sum().backward()
+        self.assertEqual(layer.a.grad.shape, (2, 2))
+        self.assertEqual(list(layer.state_dict()), ["weight", "bias", "a", "b.weight", "b.bias"])
+        plain = nn.Linear(2, 2)
+        plain.extra = nn.Parameter(gd.ones(1))
+        del plain.extra
+        with self.assertRaisesRegex(AttributeError, "weight belongs to the layer Linear"):
+            del plain.weight
+        self.assertEqual(plain(gd.ones(1, 2)).shape, (1, 2))
 
     def test_adapters_in_the_library_s_containers(self):
         x = gd.rand(4, 2, 3)

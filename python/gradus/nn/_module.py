@@ -62,7 +62,7 @@ class RemovableHandle:
         self.remove()
 
 
-_PRIVATE = frozenset(("_parts", "_hooks", "_not_saved", "_arguments"))
+_PRIVATE = frozenset(("_parts", "_hooks", "_not_saved", "_arguments", "_added", "_overrides"))
 
 
 class Module(_core.Module):
@@ -83,7 +83,8 @@ class Module(_core.Module):
     _from_library: Any = None  # forward for the inputs of the library's layer, where they differ from forward's
 
     def __init__(self) -> None:
-        _core._module_init(self, self._content)
+        if not _core._module_has_content(self):  # classes with several bases may call it twice
+            _core._module_init(self, self._content)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -126,13 +127,17 @@ class Module(_core.Module):
         return {name: value for name, value, _ in _core._module_options(self)} if self._record else {}
 
     def _set_part(self, kind: str, name: str, value: Any) -> None:
+        if self._record is not None and name not in (self.__dict__.get("_parts") or self._load()):
+            self.__dict__.setdefault("_added", set()).add(name)  # beside those of the layer
         _core._module_set(self, kind, name, value)
         self.__dict__[name] = value
         self.__dict__.setdefault("_parts", {})[name] = kind
 
     def __setattr__(self, name: str, value: Any) -> None:
         parts = self.__dict__.get("_parts")
-        if isinstance(value, _core.Module):
+        if name == "forward" and callable(value):
+            self._set_forward(value)
+        elif isinstance(value, _core.Module):
             self._set_part("child", name, value)
         elif isinstance(value, Parameter):
             self._set_part("parameter", name, value)
@@ -157,6 +162,12 @@ class Module(_core.Module):
         else:
             object.__setattr__(self, name, value)
 
+    def _set_forward(self, forward: Callable[..., Any]) -> None:
+        """An object with a forward of its own: the library calls that one, too."""
+        self.__dict__.update(forward=forward, _overrides=True)
+        if _core._module_has_content(self) and not _core._module_is_python(self):
+            _core._module_override(self)
+
     def _is_other_option(self, name: str, value: Any) -> bool:
         """Whether a value differs from the layer's option of this name, which stays as it is."""
         options = self._options() if _core._module_has_content(self) else {}
@@ -172,6 +183,9 @@ class Module(_core.Module):
 
     def __delattr__(self, name: str) -> None:
         if name in self._load():
+            if self._record is not None and not self._overrides and name not in self.__dict__.get("_added", ()):
+                raise AttributeError(f"{name} belongs to the layer {type(self).__name__}, which computes with it; assign "
+                                     "another one, or None, or derive a class with a forward of its own")
             _core._module_set(self, "remove", name, None)
             del self.__dict__["_parts"][name]
             self.__dict__.pop(name, None)
@@ -197,6 +211,9 @@ class Module(_core.Module):
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Adds a child under a name."""
+        if module is None:
+            object.__setattr__(self, name, None)
+            return
         if not isinstance(module, _core.Module):
             raise TypeError(f"the child '{name}' must be a Module, not {type(module).__name__}")
         self._set_part("child", name, module)
@@ -313,7 +330,8 @@ class Module(_core.Module):
         own = self.state_dict(keep_vars=True)
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
-        found = {name: _core.as_tensor(state_dict[name]) for name in own if name in state_dict}
+        found = {name: _core.as_tensor(value.detach() if hasattr(value, "detach") else value)
+                 for name, value in ((name, state_dict[name]) for name in own if name in state_dict)}
         wrong = [f"{name} is {tuple(value.shape)} in the state, {tuple(own[name].shape)} in the module"
                  for name, value in found.items() if tuple(value.shape) != tuple(own[name].shape)]
         problems = wrong + ([f"missing: {', '.join(missing)}"] if strict and missing else []) + (
@@ -413,12 +431,18 @@ class Module(_core.Module):
 
     # --- hooks --------------------------------------------------------------------------------------
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_forward_hook(self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False,
+                              always_call: bool = False) -> RemovableHandle:
         """Calls hook(module, inputs, output) after each forward; what it returns replaces the output."""
+        if prepend or with_kwargs or always_call:
+            raise _core.UnsupportedError("hooks have no prepend, with_kwargs and always_call")
         return self._add_hook(hook, False)
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_forward_pre_hook(self, hook: Callable[..., Any], *, prepend: bool = False,
+                                  with_kwargs: bool = False) -> RemovableHandle:
         """Calls hook(module, inputs) before each forward; what it returns replaces the inputs."""
+        if prepend or with_kwargs:
+            raise _core.UnsupportedError("hooks have no prepend and with_kwargs")
         return self._add_hook(hook, True)
 
     def _add_hook(self, hook: Callable[..., Any], before: bool) -> RemovableHandle:
