@@ -287,6 +287,12 @@ GD_API const char *gd_module_type(const gd_module *module);
 /* The options of a layer of this name: const gd_nn_linear_options *o = gd_layer_options(layer, "linear").
  * They belong to the layer, and have sizes that its first call has inferred. NULL: it is another module. */
 GD_API const void *gd_layer_options(const gd_module *layer, const char *name);
+/* Changes an option of a layer that is a real number: p of a dropout, momentum or eps of a norm. Others
+ * are fixed, because parameters depend on them. Jits trace again. */
+#define gd_layer_set_number(layer, option, value) \
+    gd_layer_set_number_at(GD_HERE, layer, option, value)
+GD_API gd_status gd_layer_set_number_at(const char *site, gd_module *layer, const char *option,
+                                        double value);
 
 /* Calls a function for the module and all its descendants, each once, parents first, with their
  * paths. */

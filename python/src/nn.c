@@ -660,6 +660,7 @@ static PyObject *core_set_parameter_class(PyObject *module, PyObject *type) {
 PyMethodDef gdpy_module_functions[] = {
     {"_module_init", core_module_init, METH_VARARGS, NULL},
     {"_module_options", gdpy_module_options, METH_O, NULL},
+    {"_module_set_number", gdpy_module_set_number, METH_VARARGS, NULL},
     {"_module_override", core_module_override, METH_O, NULL},
     {"_module_forward", WITH_NAMES(core_module_forward), NULL},
     {"_module_parts", core_module_parts, METH_O, NULL},

@@ -125,6 +125,7 @@ extern PyMethodDef gdpy_module_functions[], gdpy_optim_functions[];
 /* The value of an option in a frame (options.c). */
 PyObject *gdpy_option_object(const gdpy_param *p, const void *frame);
 PyObject *gdpy_module_options(PyObject *module, PyObject *self);
+PyObject *gdpy_module_set_number(PyObject *module, PyObject *args);
 PyObject *gdpy_module_tp_call(PyObject *self, PyObject *args, PyObject *names);
 void gdpy_module_dealloc(gdpy_object *o); /* before a module's handle is released */
 

@@ -63,6 +63,33 @@ PyObject *gdpy_option_object(const gdpy_param *p, const void *frame) {
     }
 }
 
+static const gdpy_constructor *constructor_of(const char *layer) {
+    const gdpy_constructor *c = gdpy_constructors;
+    while (layer && c->kind && (strcmp(c->kind, "layer") || strcmp(c->record, layer))) c++;
+    return c;
+}
+
+/* _module_set_number(self, record, name, value): an option that is a real number. False: it is none. */
+PyObject *gdpy_module_set_number(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *self;
+    const char *record, *name;
+    double value;
+    if (!PyArg_ParseTuple(args, "Ossd", &self, &record, &name, &value)) return NULL;
+    gd_module *m = gdpy_handle(self, GDPY_MODULE, "self");
+    const gdpy_constructor *c = m ? constructor_of(record) : NULL;
+    if (!c) return NULL;
+    for (int i = 0; c->kind && i < c->function->count; i++) {
+        const gdpy_param *p = &c->function->params[i];
+        if (p->kind != GDPY_FLOAT || strcmp(p->name, name) != 0) continue;
+        char option[64]; /* the record's name is the first of the others */
+        snprintf(option, sizeof option, "%.*s", (int)strcspn(p->also, " "), p->also);
+        if (gd_layer_set_number_at(gdpy_site(), m, option, value) != GD_OK) return gdpy_raise();
+        return Py_NewRef(Py_True);
+    }
+    return Py_NewRef(Py_False);
+}
+
 /* [(name, value, how)] of the options of a layer, in the order of its arguments: `how` is "default" or
  * "given". Empty if the module is no layer. */
 PyObject *gdpy_module_options(PyObject *module, PyObject *self) {
@@ -72,8 +99,7 @@ PyObject *gdpy_module_options(PyObject *module, PyObject *self) {
     if (!record) return NULL;
     const char *name = PyUnicode_Check(record) ? PyUnicode_AsUTF8AndSize(record, NULL) : "";
     const void *options = name ? gd_layer_options(m, name) : NULL;
-    const gdpy_constructor *c = gdpy_constructors;
-    while (options && c->kind && (strcmp(c->kind, "layer") || strcmp(c->record, name))) c++;
+    const gdpy_constructor *c = constructor_of(name);
     Py_DECREF(record);
     PyObject *list = PyList_New(0);
     char defaults[4096];

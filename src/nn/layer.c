@@ -118,8 +118,38 @@ gd_module *gd_layer_new_at(const char *site, const char *name, const char *text)
 }
 
 const void *gd_layer_options(const gd_module *m, const char *name) {
+    GD_LIVE(m);
     const bool same = m && m->factory && strcmp(m->factory->record.name, name) == 0;
     return same ? m->options : NULL;
+}
+
+static gd_status set_number(gd_module *m, const char *option, double value) {
+    const gd_op_attr *a = NULL;
+    if (!m || !m->factory)
+        return gd_fail(GD_E_ARGUMENT, "gd_layer_set_number: %s is no layer", m ? m->type : "NULL");
+    double *at = gd_factory_option(m->factory, m->options, option, &a);
+    if (!at || a->type != GD_ATTR_FLOAT)
+        return gd_fail(GD_E_ARGUMENT, "gd_layer_set_number: %s has no option '%s' that is a number",
+                       m->type, option);
+    const double before = *at;
+    *at = value;
+    const gd_layer_rules *rules = m->factory->rules;
+    const gd_status status = rules->check ? rules->check(m) : GD_OK;
+    if (status != GD_OK) {
+        *at = before;
+        return status;
+    }
+    for (int i = 0; m->op && i < m->op->n_attrs; i++)
+        if (strcmp(m->op->attrs[i].name, option) == 0 && m->op->attrs[i].type == GD_ATTR_FLOAT)
+            *(double *)((char *)m->op_options + m->op->attrs[i].offset) = value;
+    m->revision++;
+    return GD_OK;
+}
+
+gd_status gd_layer_set_number_at(const char *site, gd_module *m, const char *option, double value) {
+    GD_LIVE_AT(site, m);
+    if (!m && gd_failed()) return gd_error_status();
+    return gd_report(site, set_number(m, option, value));
 }
 
 /* --- inferred sizes --------------------------------------------------------------------------- */

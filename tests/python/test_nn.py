@@ -356,13 +356,16 @@ class Calls(unittest.TestCase):
             frames = traceback.extract_tb(error.__traceback__)
         self.assertEqual(frames[-1].name, "forward")
         self.assertIn("self.fc(x)", frames[-1].line)
+        places = []
         for net in (Own(), nn.Sequential(Own()), nn.Sequential(nn.Sequential(Own()))):
             try:
                 net(gd.ones(1))
             except KeyError as error:
                 self.assertEqual(error.args, ("mine",))
+                places.append(error.__notes__)
                 frames = traceback.extract_tb(error.__traceback__)
             self.assertEqual((frames[-1].name, frames[-1].line), ("forward", 'raise KeyError("mine")'))
+        self.assertEqual(places, [["in Own"], ["in 0 (Own)"], ["in 0.0 (Own)"]])
         self.assertEqual(Small()(gd.ones(1, 3)).shape, (1, 2))
 
     def test_results_that_do_not_fit_a_tree(self):
@@ -695,8 +698,17 @@ class Layers(unittest.TestCase):
     def test_options_are_attributes(self):
         net = gd.zoo.resnet18(num_classes=7)
         self.assertEqual((net.fc.in_features, net.fc.out_features), (512, 7))
-        with self.assertRaisesRegex(AttributeError, "p of a Dropout is 0.5; it is fixed"):
-            nn.Dropout(0.5).p = 0.1
+        with self.assertRaisesRegex(AttributeError, r"kernel_size of a Conv2d is \(3, 3\); it is fixed"):
+            nn.Conv2d(1, 1, 3).kernel_size = 5
+        x, drop, act = gd.ones(1000), nn.Dropout(0.5), nn.LeakyReLU(0.5)
+        drop.p, act.negative_slope = 0.0, 2
+        self.assertEqual((drop.p, drop(x).tolist(), act(-x)[0].item()), (0.0, x.tolist(), -2))
+        with self.assertRaisesRegex(ValueError, "p is 2"):
+            drop.p = 2
+        self.assertEqual(drop.p, 0)
+        norm = nn.BatchNorm1d(2)
+        norm.momentum = None
+        self.assertIsNone(norm.momentum)
 
         class Mine(nn.Linear):
             def __init__(self, n):

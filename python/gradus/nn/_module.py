@@ -157,6 +157,9 @@ class Module(_core.Module):
             self._load()
             self.__setattr__(name, value)
         elif self._record is not None and self._is_other_option(name, value):
+            number = float("nan") if value is None and name == "momentum" else value
+            if isinstance(number, (int, float)) and _core._module_set_number(self, self._record, name, number):
+                return
             raise AttributeError(f"{name} of a {type(self).__name__} is {self._options()[name]!r}; it is fixed when the layer "
                                  "is created")
         else:

@@ -81,8 +81,7 @@ static argument *add_argument(constructor *c, const char *theirs, size_t length,
         die(c->view.path, c->view.line, "line python: '%s' is there twice", attr->name);
     argument *a = next_argument(c, theirs, length);
     a->attr = attr;
-    const bool other = strcmp(a->name, attr->name) != 0;
-    snprintf(a->also, sizeof a->also, "%s%s%s", other ? attr->name : "", other ? " " : "",
+    snprintf(a->also, sizeof a->also, "%s %s", attr->name, /* options.c reads the first */
              python_equal_names(c->view.record, attr->name, false));
     const gd_record *r = c->view.record;
     for (int i = 0; i < r->n_finds; i++) a->inferred |= strcmp(r->finds[i].option, attr->name) == 0;

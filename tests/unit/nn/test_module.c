@@ -133,6 +133,45 @@ TEST(a_size_to_be_inferred_is_any_in_text) {
     CHECK_MESSAGE("in_features takes an integer, or any: inferred");
 }
 
+TEST(options_of_layers_can_be_read_and_numbers_changed) {
+    GD_SCOPE;
+    gd_module *net = gd_layer_new("linear", "in_features=any out_features=3");
+    const gd_nn_linear_options *o = gd_layer_options(net, "linear");
+    CHECK(o && o->in_features == GD_ANY && o->out_features == 3 && o->bias);
+    gd_module_forward(net, gd_ones(gd_dims(2, 5)));
+    CHECK(o->in_features == 5);
+    CHECK(!gd_layer_options(net, "relu") && !gd_layer_options(gd_nn_sequential(net), "sequential"));
+    CHECK(!gd_layer_options(NULL, "linear"));
+
+    gd_module *act = gd_nn_leaky_relu(.slope = 0.5);
+    gd_tensor *x = gd_full(gd_dims(1), -1);
+    CHECK(gd_item(gd_module_forward(act, x)) == -0.5);
+    CHECK(gd_layer_set_number(act, "slope", 2) == GD_OK);
+    CHECK(gd_item(gd_module_forward(act, x)) == -2);
+    gd_module *drop = gd_nn_dropout(.p = 0.5);
+    CHECK(gd_layer_set_number(drop, "p", 2) == GD_E_ARGUMENT);
+    CHECK_MESSAGE("p is 2");
+    CHECK(((const gd_nn_dropout_options *)gd_layer_options(drop, "dropout"))->p == 0.5);
+    CHECK(gd_layer_set_number(net, "out_features", 2) == GD_E_ARGUMENT);
+    CHECK_MESSAGE("linear has no option 'out_features' that is a number");
+    CHECK(gd_layer_set_number(gd_nn_sequential(drop), "p", 0) == GD_E_ARGUMENT);
+    CHECK_MESSAGE("sequential is no layer");
+}
+
+static gd_tensors add_dropped(gd_tensors in, void *user) {
+    return gd_listed(gd_module_forward((gd_module *)user, in.at[0]));
+}
+
+TEST(a_jit_traces_again_when_a_number_of_a_layer_has_changed) {
+    GD_SCOPE;
+    gd_module *act = gd_nn_leaky_relu(.slope = 0.5);
+    gd_jit *jit = gd_jit_new(add_dropped, act);
+    gd_tensor *x = gd_full(gd_dims(1), -1);
+    CHECK(gd_item(gd_jit_call(jit, gd_list(x)).at[0]) == -0.5);
+    CHECK(gd_layer_set_number(act, "slope", 3) == GD_OK);
+    CHECK(gd_item(gd_jit_call(jit, gd_list(x)).at[0]) == -3);
+}
+
 static gd_tensors forward_net(gd_tensors in, void *user) {
     return gd_listed(gd_module_forward((gd_module *)user, in.at[0]));
 }

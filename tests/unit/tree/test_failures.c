@@ -279,6 +279,7 @@ STATUS(gd_module_append_at, gd_module_append(make_net(), NULL))
 OBJECT(gd_nn_net_at, gd_nn_net(NULL, "y"))
 STATUS(gd_net_add_at, gd_net_add(gd_nn_net("x", "y"), "a", make_net(), "nothing", "y"))
 OBJECT(gd_layer_new_at, gd_layer_new("no_such_layer", ""))
+STATUS(gd_layer_set_number_at, gd_layer_set_number(gd_nn_relu(), "no_such_option", 1))
 STATUS(gd_layer_define_at, gd_layer_define("scale(x", (gd_layer_functions){NULL, NULL}))
 LIST(gd_module_parameters_at, UNKNOWN, gd_module_parameters(NULL))
 LIST(gd_module_buffers_at, UNKNOWN, gd_module_buffers(NULL))
@@ -535,6 +536,7 @@ static const row rows[] = {
     FAILS(gd_nn_net_at),
     FAILS(gd_net_add_at),
     FAILS(gd_layer_new_at),
+    FAILS(gd_layer_set_number_at),
     FAILS(gd_layer_define_at),
     FAILS(gd_module_parameters_at),
     FAILS(gd_module_buffers_at),
