@@ -15,21 +15,24 @@ from gradus._torch_methods import log_softmax, softmax
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "alpha_dropout", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "celu_",
-    "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "dropout", "dropout1d", "dropout2d", "dropout3d",
-    "elu", "elu_", "embedding", "fold", "gaussian_nll_loss", "gelu", "glu", "group_norm", "gumbel_softmax",
-    "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss",
-    "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "leaky_relu_", "linear",
-    "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "margin_ranking_loss",
-    "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mish", "mse_loss",
-    "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize",
-    "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu",
-    "relu", "relu6", "relu_", "rms_norm", "rrelu", "scaled_dot_product_attention", "selu", "selu_", "sigmoid",
-    "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign",
-    "tanh", "tanhshrink", "threshold", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold",
-    "upsample",
+    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "alpha_dropout", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu",
+    "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "dropout", "dropout1d",
+    "dropout2d", "dropout3d", "elu", "elu_", "embedding", "embedding_bag", "feature_alpha_dropout", "fold",
+    "gaussian_nll_loss", "gelu", "glu", "group_norm", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish",
+    "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "interpolate", "kl_div",
+    "l1_loss", "layer_norm", "leaky_relu", "leaky_relu_", "linear", "local_response_norm", "log_softmax",
+    "logsigmoid", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss", "max_pool1d",
+    "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices",
+    "max_unpool1d", "max_unpool2d", "max_unpool3d", "mish", "mse_loss", "multi_margin_loss", "multilabel_margin_loss",
+    "multilabel_soft_margin_loss", "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist",
+    "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6", "relu_", "rms_norm", "rrelu",
+    "rrelu_", "scaled_dot_product_attention", "selu", "selu_", "sigmoid", "silu", "smooth_l1_loss",
+    "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
+    "threshold_", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
+    "upsample_bilinear", "upsample_nearest",
 ]
 
 TYPE_CHECKING = False
@@ -155,6 +158,17 @@ def alpha_dropout(input, p=0.5, training=False, inplace=False) -> Tensor:
     return input.copy_(y) if inplace else y
 
 
+def feature_alpha_dropout(input, p=0.5, training=False, inplace=False) -> Tensor:
+    """alpha_dropout of entire channels of (N,C,...)."""
+    if not training or p == 0:
+        return input
+    low = -1.7580993408473766
+    keep = _core.rand(list(input.shape[:2]) + [1] * (input.ndim - 2), device=input.device) >= p
+    scale = ((1 - p) * (1 + p * low * low)) ** -0.5
+    y = _core.where(keep, input, low) * scale - scale * p * low
+    return input.copy_(y) if inplace else y
+
+
 # --- windows --------------------------------------------------------------------------------------
 
 
@@ -204,6 +218,11 @@ def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False) -> Te
 def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False) -> Tensor:
     """The norm of each window of (N,C,H,W)."""
     return _lp_pool(_core.avg_pool2d, 2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False) -> Tensor:
+    """The norm of each window of (N,C,D,H,W)."""
+    return _lp_pool(_core.avg_pool3d, 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def _lp_pool(pool, axes, input, p, size, stride, ceil_mode) -> Tensor:
@@ -266,6 +285,16 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
         raise _core.ArgumentError(f"mode is {mode!r}; for {input.ndim} dimensions it is 'nearest' or {linear_mode!r}")
     return _core.resize(input, size=size, scale=scale_factor, mode="nearest" if mode == "nearest" else "linear",
                         align_corners=bool(align_corners))
+
+
+def upsample_nearest(input, size=None, scale_factor=None) -> Tensor:
+    """interpolate with mode 'nearest'."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input, size=None, scale_factor=None) -> Tensor:
+    """interpolate with mode 'bilinear' and align_corners."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 def _scaled_by_axis(input, scales, mode, align_corners) -> Tensor:
@@ -345,6 +374,37 @@ def channel_shuffle(input, groups) -> Tensor:
     """Channels of all groups taken in turn."""
     n, c, *rest = input.shape
     return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(input.shape)
+
+
+def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",
+                  sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None) -> Tensor:
+    """The mean, the sum or the maximum of the rows of each bag: indices (bags, n), or (n) with the offsets of the bags."""
+    if max_norm is not None or scale_grad_by_freq:
+        raise _core.UnsupportedError("embedding_bag has no max_norm and scale_grad_by_freq")
+    if mode not in ("mean", "sum", "max") or (per_sample_weights is not None and mode != "sum"):
+        raise _core.ArgumentError(f"mode is {mode!r}; it is 'mean', 'sum' or 'max', and with per_sample_weights 'sum'")
+    if offsets is None:
+        count = input.shape[1]
+        starts = list(range(0, input.numel() + 1, count)) if count else [0] * (input.shape[0] + 1)
+    else:
+        starts = [int(n) for n in offsets.tolist()] + ([] if include_last_offset else [input.numel()])
+    flat = input.reshape(-1)
+    rows = _core.embedding(flat, weight)
+    keep = _core.ones(flat.shape, dtype=_core.bool, device=flat.device) if padding_idx is None else flat != padding_idx
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape(-1, 1)
+    bags = []
+    for first, last in zip(starts, starts[1:]):
+        kept = keep[first:last].unsqueeze(1)
+        part, count = rows[first:last], last - first if padding_idx is None else int(_core.sum(kept.to(_core.int64)))
+        if count == 0:
+            bags.append(_core.zeros((1, weight.shape[1]), dtype=weight.dtype, device=weight.device))
+        elif mode == "max":
+            bags.append(_core.max(_core.where(kept, part, float("-inf")), 0, keepdims=True))
+        else:
+            total = _core.sum(_core.where(kept, part, 0), 0, keepdims=True)
+            bags.append(total / count if mode == "mean" else total)
+    return _core.cat(bags, 0)
 
 
 # --- distances and products -----------------------------------------------------------------------
@@ -483,6 +543,29 @@ def _in_place(name) -> Callable[..., Tensor]:
     written.__name__, written.__doc__ = name + "_", function.__doc__
     return written
 
+
+def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False) -> Tensor:
+    """rrelu, written into the input."""
+    return rrelu(input, lower, upper, training, True)
+
+
+def threshold_(input, threshold, value) -> Tensor:
+    """threshold, written into the input."""
+    return input.copy_(_core.threshold(input, threshold, value))
+
+
+def _with_indices(pool) -> Callable[..., Any]:
+    def both(input, *args, return_indices=True, **names) -> Any:
+        return pool(input, *args, return_indices=True, **names)
+
+    both.__name__, both.__doc__ = pool.__name__ + "_with_indices", pool.__doc__
+    return both
+
+
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(
+    _with_indices, (max_pool1d, max_pool2d, max_pool3d))
+adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices = map(
+    _with_indices, (adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d))
 
 relu_, elu_, celu_, selu_, leaky_relu_, hardtanh_ = (
     _in_place(name) for name in ("relu", "elu", "celu", "selu", "leaky_relu", "hardtanh"))

@@ -209,9 +209,27 @@ class Parts(unittest.TestCase):
         self.assertEqual([tuple(p.shape) for p in weights], [(2,), (3,), (1,)])
         named = nn.ParameterDict({"x": gd.ones(2)})
         self.assertIsInstance(named["x"], nn.Parameter)
+        self.assertIsNone(named.get("y"))
+        self.assertIs(named.setdefault("y", gd.ones(1)), named["y"])
+        self.assertEqual((named.popitem()[0], list(named.keys())), ("y", ["x"]))
         for container in (blocks, table):
             with self.assertRaisesRegex(NotImplementedError, "is not called; call its modules"):
                 container(gd.ones(1))
+
+    def test_set_submodule_and_reset_parameters(self):
+        net = nn.Sequential(Small(), nn.Linear(2, 2))
+        net.set_submodule("0.fc1", nn.Linear(3, 5, bias=False))
+        self.assertIsNone(net[0].fc1.bias)
+        weight = net[1].weight
+        init.zeros_(weight)
+        for module in net.modules():
+            module.reset_parameters()
+        self.assertIs(net[1].weight, weight)
+        self.assertNotEqual(float(weight.abs().sum()), 0)
+        norm = nn.BatchNorm1d(2)
+        norm(gd.rand(4, 2))
+        norm.reset_parameters()
+        self.assertEqual((norm.running_mean.tolist(), int(norm.num_batches_tracked)), ([0, 0], 0))
 
     def test_containers_with_a_forward(self):
         class Residual(nn.Sequential):
@@ -788,6 +806,22 @@ class Layers(unittest.TestCase):
         self.assertEqual(bag(gd.tensor([0, 1, 2]), gd.tensor([0, 1])).shape, (2, 2))
         self.assertEqual(nn.Identity(5, x=3)(gd.ones(2)).tolist(), [1, 1])
         self.assertEqual(nn.CosineSimilarity()(x1=gd.ones(1, 3), x2=gd.ones(1, 3)).shape, (1,))
+
+    def test_functions(self):
+        x, table = gd.rand(2, 3, 4), gd.rand(5, 2)
+        bags = F.embedding_bag(gd.tensor([0, 1, 2, 4]), table, gd.tensor([0, 3, 3]), mode="sum")
+        self.assertEqual(bags.tolist(), [gd.sum(table[:3], 0).tolist(), [0, 0], table[4].tolist()])
+        self.assertEqual(F.embedding_bag(gd.tensor([[1, 2]]), table, mode="max", padding_idx=2).tolist(), [table[1].tolist()])
+        y, at = F.max_pool1d_with_indices(x, 2)
+        self.assertEqual((y.shape, at.dtype), ((2, 3, 2), gd.int64))
+        self.assertEqual(F.feature_alpha_dropout(x, 0.5, training=False).tolist(), x.tolist())
+        dropped = F.feature_alpha_dropout(gd.zeros(50, 4, 3), 0.5, training=True)
+        self.assertEqual(len({tuple(row) for sample in dropped.tolist() for row in sample}), 2)
+        self.assertEqual(F.upsample_nearest(x.unsqueeze(0), scale_factor=2).shape, (1, 2, 6, 8))
+        self.assertEqual(F.interpolate(gd.ones(1, 1, 3, 4), scale_factor=(2, 1.5), mode="bilinear").shape, (1, 1, 6, 6))
+        z = gd.tensor([-1.0, 1.0])
+        self.assertIs(F.threshold_(z, 0, 7), z)
+        self.assertEqual(z.tolist(), [7, 1])
 
     def test_every_layer_is_there_and_says_its_arguments(self):
         import inspect

@@ -225,5 +225,20 @@ class ParameterList(Module):
 class ParameterDict(ModuleDict):
     """Parameters by names."""
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """The parameter of this name, or the default."""
+        return self[key] if key in self else default
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The parameter of this name, which is the default if there was none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def popitem(self) -> tuple[str, Any]:
+        """Removes the last parameter and returns its name and itself."""
+        key = list(self)[-1]
+        return key, self.pop(key)
+
     def __setitem__(self, key: str, value: Any) -> None:
         self._set_part("parameter", key, _as_parameter(value))

@@ -291,6 +291,24 @@ class Module(_core.Module):
         found: Module = module
         return found
 
+    def set_submodule(self, target: str, module: Module) -> None:
+        """Replaces the module at a path, or adds one to the module above it."""
+        path, _, name = target.rpartition(".")
+        self.get_submodule(path).add_module(name, module)
+
+    def reset_parameters(self) -> None:
+        """Draws new initial values for the parameters of a layer. Other modules stay as they are."""
+        if self._record is None or not any(kind == "parameter" for kind in self._load().values()):
+            return
+        fresh = _rebuild(type(self), self._record, ((), self._options()), False)
+        own, before = self.state_dict(keep_vars=True), _core._grad_mode(False)
+        try:
+            for name, value in fresh.state_dict().items():
+                if name in own:
+                    own[name].copy_(value)
+        finally:
+            _core._grad_mode_end(before)
+
     def _get_tensor(self, kind: str, target: str) -> Any:
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)

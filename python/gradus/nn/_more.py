@@ -55,15 +55,8 @@ class EmbeddingBag(_layers.EmbeddingBag):
             return _core._module_forward(self, input, per_sample_weights)
         if input.ndim != 1:
             raise _core.ShapeError(f"with offsets the indices are (n), not {tuple(input.shape)}")
-        starts = [int(n) for n in offsets.tolist()] + [input.shape[0]]
-        bags = []
-        for first, last in zip(starts, starts[1:]):
-            if first == last:
-                bags.append(_core.zeros((1, self.weight.shape[1]), dtype=self.weight.dtype, device=self.weight.device))
-                continue
-            weights = None if per_sample_weights is None else per_sample_weights[first:last].unsqueeze(0)
-            bags.append(_core._module_forward(self, input[first:last].unsqueeze(0), weights))
-        return _core.cat(bags, 0)
+        return _functions.embedding_bag(input, self.weight, offsets, mode=self.mode, padding_idx=self.padding_idx,
+                                        per_sample_weights=per_sample_weights)
 
     def _from_library(self, input: Tensor, per_sample_weights: Tensor | None = None) -> Any:
         return self.forward(input, None, per_sample_weights)
