@@ -69,22 +69,6 @@ gd_status gdpy_keep_exception(void) {
     return status;
 }
 
-/* Adds to a new exception where in the tree of modules it was raised: the library's message has that
- * before its text, "body.0 (Block): ". */
-static void note_place(PyObject *exception, const char *message, const char *text) {
-    const char *at = strstr(message, text);
-    size_t length = at ? (size_t)(at - message) : 0;
-    while (length && (message[length - 1] == ' ' || message[length - 1] == ':')) length--;
-    if (!length || PyObject_HasAttrString(exception, "__notes__")) return;
-    PyObject *place = PyUnicode_DecodeUTF8(message, (Py_ssize_t)length, "replace"),
-             *note = place ? PyUnicode_FromFormat("in %U", place) : NULL;
-    PyObject *done = note ? PyObject_CallMethod(exception, "add_note", "O", note) : NULL;
-    Py_XDECREF(done);
-    Py_XDECREF(note);
-    Py_XDECREF(place);
-    PyErr_Clear();
-}
-
 PyObject *gdpy_kept_exception(void) {
     const char *message = gd_error_message();
     const unsigned long thread = PyThread_get_thread_ident();
@@ -97,12 +81,7 @@ PyObject *gdpy_kept_exception(void) {
         const bool later = best >= 0 && fit == most && kept[i].order > kept[best].order;
         if (fit > most || later) most = fit, best = i;
     }
-    if (best < 0) return NULL;
-    char text[TEXT]; /* another thread may take the place meanwhile */
-    memcpy(text, kept[best].text, TEXT);
-    PyObject *exception = take_place(best, NULL);
-    note_place(exception, message, text);
-    return exception;
+    return best < 0 ? NULL : take_place(best, NULL);
 }
 
 void gdpy_drop_exceptions(void) {

@@ -73,11 +73,34 @@ static PyObject *message_text(const char *message) {
     return named;
 }
 
+/* Notes where the library was when a function of the program raised an exception: its message has that
+ * before the exception's, "body.0 (Block): KeyError: ...". */
+static void note_place(PyObject *exception, const char *message) {
+    while (strncmp(message, "gd_", 3) == 0 && strstr(message, ": "))
+        message = strstr(message, ": ") + 2; /* calls of C that the program does not know */
+    PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(exception), "__name__");
+    const char *name = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
+    const char *at = name ? strstr(message, name) : NULL;
+    size_t length = at ? (size_t)(at - message) : 0;
+    while (length && (message[length - 1] == ' ' || message[length - 1] == ':')) length--;
+    if (length && !PyObject_HasAttrString(exception, "__notes__")) {
+        PyObject *place = PyUnicode_DecodeUTF8(message, (Py_ssize_t)length, "replace"),
+                 *note = place ? PyUnicode_FromFormat("in %U", place) : NULL,
+                 *done = note ? PyObject_CallMethod(exception, "add_note", "O", note) : NULL;
+        Py_XDECREF(done);
+        Py_XDECREF(note);
+        Py_XDECREF(place);
+    }
+    Py_XDECREF(type);
+    PyErr_Clear();
+}
+
 PyObject *gdpy_raise(void) {
     if (!PyErr_Occurred()) {
         const gd_status status = gd_error_status();
         PyObject *kept = gdpy_kept_exception();
         if (kept) {
+            note_place(kept, gd_error_message());
             PyErr_SetObject((PyObject *)Py_TYPE(kept), kept);
             Py_DECREF(kept);
         } else if (status == GD_OK) PyErr_SetString(error_class, "the call has failed");
