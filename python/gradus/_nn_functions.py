@@ -319,10 +319,16 @@ def pad(input, pad, mode="constant", value=None) -> Tensor:
     return _core.pad(input, pad, mode, value or 0)
 
 
+def _check_windows(*sizes) -> None:
+    if min(sizes) < 1:
+        raise _core.ArgumentError("kernel_size, dilation and stride must be at least 1")
+
+
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1) -> Tensor:
     """The windows of (N,C,H,W) as columns: (N, C * window, number of windows)."""
     (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (
         (o, o) if isinstance(o, int) else tuple(o) for o in (kernel_size, dilation, padding, stride))
+    _check_windows(kh, kw, dh, dw, sh, sw)
     x = input.unsqueeze(0) if input.ndim == 3 else input
     x = _core.pad(x, [pw, pw, ph, ph]) if ph or pw else x
     n, c, h, w = x.shape
@@ -339,6 +345,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1) -> Te
     """The sum of windows that unfold has taken apart: (N,C,H,W)."""
     (oh, ow), (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (
         (o, o) if isinstance(o, int) else tuple(o) for o in (output_size, kernel_size, dilation, padding, stride))
+    _check_windows(kh, kw, dh, dw, sh, sw)
     x = input.unsqueeze(0) if input.ndim == 2 else input
     h, w = oh + 2 * ph, ow + 2 * pw
     rows, columns = (h - dh * (kh - 1) - 1) // sh + 1, (w - dw * (kw - 1) - 1) // sw + 1
