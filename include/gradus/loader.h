@@ -95,6 +95,10 @@ GD_API gd_loader_position gd_loader_tell(const gd_loader *loader);
 GD_API gd_status gd_loader_seek_at(const char *site, gd_loader *loader,
                                    gd_loader_position position);
 
+/* In a function that a loader calls (of a dataset, a sampler or a collate function), on the thread that
+ * calls it: the batch that this thread prepares. Elsewhere both numbers are -1. */
+GD_API gd_loader_position gd_loader_preparing(void);
+
 /* Ends the workers and frees prefetched batches. The position stays, and the next gd_loader_next
  * starts the workers again. */
 GD_API void gd_loader_stop(gd_loader *loader);

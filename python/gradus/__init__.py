@@ -48,7 +48,7 @@ from gradus._modes import *  # noqa: F401,F403
 
 e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 
-_submodules = ("linalg", "nn", "torch", "zoo")
+_submodules = ("data", "linalg", "nn", "torch", "transforms", "zoo")
 _lazy = {  # names whose module is imported when they are first used
     **dict.fromkeys(("Jit", "jit"), "_jit"),
     **dict.fromkeys((

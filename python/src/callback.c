@@ -94,6 +94,11 @@ void gdpy_drop_exceptions(void) {
         }
 }
 
+void gdpy_forget_exception(PyObject *exception) {
+    for (int i = 0; i < MOST; i++)
+        if (kept[i].exception == exception) gdpy_set(&kept[i].exception, NULL);
+}
+
 PyObject *gdpy_tensor_tuple(gd_tensors list) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)list.count);
     for (int64_t i = 0; i < list.count && tuple; i++) {

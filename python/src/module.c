@@ -399,7 +399,7 @@ static int start(PyObject *module) {
         gdpy_dlpack_init(module) < 0 || gdpy_log_init(module) < 0 ||
         gdpy_objects_init(module) < 0 || gdpy_tree_init(module) < 0 || gdpy_jit_init(module) < 0 ||
         gdpy_autograd_init(module) < 0 || gdpy_graph_init(module) < 0 ||
-        PyModule_AddFunctions(module, gdpy_module_functions) < 0 ||
+        gdpy_data_init(module) < 0 || PyModule_AddFunctions(module, gdpy_module_functions) < 0 ||
         PyModule_AddFunctions(module, gdpy_optim_functions) < 0)
         return -1;
     if (PyModule_AddStringConstant(module, "__version__", gd_version()) < 0) return -1;

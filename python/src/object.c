@@ -78,6 +78,7 @@ static void object_dealloc(PyObject *self) {
     if (o->known) gdpy_forget_known(self);
     void *handle = o->handle;
     if (handle && gdpy_is(self, GDPY_MODULE)) gdpy_module_dealloc(o);
+    if (handle && gdpy_is(self, GDPY_LOADER)) gdpy_loader_dealloc(o), handle = NULL;
     o->handle = NULL;
     (gd_release)(handle);
     freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);

@@ -96,6 +96,8 @@ gd_status gdpy_keep_exception(void);
 PyObject *gdpy_kept_exception(void);
 /* After a call of the library that has succeeded: exceptions that it has dealt with are dropped. */
 void gdpy_drop_exceptions(void);
+/* Drops a kept exception that someone else raises, or nobody. */
+void gdpy_forget_exception(PyObject *exception);
 
 /* The arguments of a function of the library as a tuple of Tensors; None for NULL. NULL with an exception. */
 PyObject *gdpy_tensor_tuple(gd_tensors list);
@@ -126,6 +128,9 @@ extern PyMethodDef gdpy_module_functions[], gdpy_optim_functions[];
 PyObject *gdpy_option_object(const gdpy_param *p, const void *frame);
 PyObject *gdpy_module_options(PyObject *module, PyObject *self);
 PyObject *gdpy_module_set_number(PyObject *module, PyObject *args);
+int gdpy_data_init(PyObject *module); /* loader.c, with the functions of data.c and segments.c */
+extern PyMethodDef gdpy_data_functions[], gdpy_segment_functions[];
+void gdpy_loader_dealloc(gdpy_object *o); /* releases a loader's handle */
 PyObject *gdpy_module_tp_call(PyObject *self, PyObject *args, PyObject *names);
 void gdpy_module_dealloc(gdpy_object *o); /* before a module's handle is released */
 

@@ -272,12 +272,17 @@ static gd_status upload_batch(batch_job *j) {
     return gd_device_mark_uploads(device, &j->uploaded);
 }
 
+static _Thread_local gd_loader_position preparing = {-1, -1};
+gd_loader_position gd_loader_preparing(void) { return preparing; }
+
 /* Samples are computed on the CPU and without a tape, whatever the settings of the thread. */
 void gd_loader_prepare(const gd_loader *l, int64_t number, const _Atomic bool *stop,
                        gd_prepared_batch *p) {
     gd_thread *thread = &gd_this_thread;
     gd_device *device = thread->device;
     batch_job j = {.loader = l, .stop = stop};
+    const gd_loader_position outer = preparing; /* a dataset may read another loader */
+    preparing = (gd_loader_position){(int64_t)l->order.epoch, number};
     thread->device = NULL;
     thread->no_grad++;
     gd_scope *scope = gd_scope_open();
@@ -300,4 +305,5 @@ void gd_loader_prepare(const gd_loader *l, int64_t number, const _Atomic bool *s
     gd_free(j.indices);
     thread->no_grad--;
     thread->device = device;
+    preparing = outer;
 }

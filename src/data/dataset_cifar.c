@@ -109,6 +109,7 @@ static void close_cifar(gd_dataset *d) {
  * ("binary version"), gzipped or not, or with the folder cifar-10-batches-bin. Samples: the
  * image, f32 (3,32,32) in [0,1], and its class, i64.
  *   bytes bool = false   images as u8, 0 to 255
+ *   python CIFAR10(path, part)
  */
 static gd_status cifar10_check(const void *options) {
     return gd_check_path(((const gd_dataset_cifar10_options *)options)->path, "path");
@@ -144,6 +145,7 @@ static void cifar10_close(gd_dataset *d) { close_cifar(d); }
  * i64.
  *   labels {fine, coarse} = fine   100 classes, or the 20 groups that they are in
  *   bytes bool = false             images as u8, 0 to 255
+ *   python CIFAR100(path, part)
  */
 static gd_status cifar100_check(const void *options) {
     return gd_check_path(((const gd_dataset_cifar100_options *)options)->path, "path");

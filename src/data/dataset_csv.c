@@ -21,6 +21,7 @@
  *   standardize bool = false    brings numbers of the input to mean 0 and deviation 1
  *   like string = none          a CSV file whose types, categories, mean and deviation are used: for a test set
  *   layout string = none        the same as the text of gd_dataset_layout; the file may lack the target, and target '' ignores it and drops no rows
+ *   python CSV(path, target)
  */
 typedef struct csv {
     gd_csv_table table;

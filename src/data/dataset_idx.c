@@ -145,6 +145,7 @@ static gd_status number_classes(gd_dataset *d, int64_t least) {
  * t10k-labels-idx1-ubyte, gzipped or not. Samples: the image, f32 (1,28,28) in [0,1], and its
  * class, i64.
  *   bytes bool = false   images as u8, 0 to 255
+ *   python MNIST(path, part)
  */
 static gd_status mnist_check(const void *options) {
     return gd_check_path(((const gd_dataset_mnist_options *)options)->path, "path");
@@ -213,6 +214,7 @@ static void mnist_close(gd_dataset *d) { close_pair(d); }
  * gzipped.
  *   labels string = none   an IDX file with as many integers; none: samples have one tensor
  *   bytes bool = false     bytes as u8, 0 to 255
+ *   python IDX(images, labels)
  */
 static gd_status idx_check(const void *options) {
     return gd_check_path(((const gd_dataset_idx_options *)options)->images, "images");

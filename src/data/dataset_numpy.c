@@ -13,6 +13,7 @@
  * Arrays of a .npz file, or the one of a .npy file (which may be gzipped). The first axis of each
  * is the samples: sample i has row i of each array.
  *   names string = none   arrays of a .npz file in the order of the sample: 'x y'; none: all of them
+ *   python NumPy(path, names)
  */
 typedef struct arrays {
     gd_tensor *tensors[GD_SAMPLE_MAX];

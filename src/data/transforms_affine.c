@@ -34,6 +34,7 @@ static double draw_from_range(const gd_floats *r, gd_random *random) {
  *   expand bool = false     enlarges the result to contain the entire image
  *   fill float[] = 0        value of pixels from outside: one number, or one for each channel
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python RandomRotation(degrees, interpolation, expand, fill)
  */
 static gd_status rotate_check(const void *options) {
     const gd_transform_rotate_options *o = options;
@@ -63,6 +64,7 @@ static gd_tensor *rotate_apply(const void *options, gd_tensor *x, gd_random *ran
  *   interpolation {bilinear, nearest} = bilinear
  *   fill float[] = 0        value of pixels from outside: one number, or one for each channel
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python RandomAffine(degrees, translate, scale, shear, interpolation, fill)
  */
 static gd_status affine_check(const void *options) {
     const gd_transform_affine_options *o = options;

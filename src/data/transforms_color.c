@@ -93,6 +93,7 @@ static gd_tensor *color_jitter_apply(const void *options, gd_tensor *x, gd_rando
  *   channels int = 1        in [1, 3]: of the result: 1, or 3 equal ones
  *   p float = 1             in [0, 1]: how often
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python Grayscale(num_output_channels=channels)
  */
 static gd_status grayscale_check(const void *options) {
     const gd_transform_grayscale_options *o = options;

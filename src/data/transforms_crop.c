@@ -34,6 +34,7 @@ static gd_status check_padding(const gd_shape *p) {
  *   mode {constant, edge, reflect, symmetric} = constant   its values: a constant, the nearest pixel, or the image mirrored without or with its edge
  *   fill float[] = 0        of constant borders: one number, or one for each channel
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python Pad(padding, fill, padding_mode=mode)
  */
 static gd_status pad_check(const void *options) {
     const gd_transform_pad_options *o = options;
@@ -61,6 +62,7 @@ static gd_tensor *pad_apply(const void *options, gd_tensor *x, gd_random *random
  *   mode {constant, edge, reflect, symmetric} = constant   values of the padding, as in pad
  *   fill float[] = 0        of constant padding: one number, or one for each channel
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python RandomCrop(size, padding, pad_if_needed, fill, padding_mode=mode)
  */
 static gd_status crop_check(const void *options) {
     const gd_transform_crop_options *o = options;
@@ -128,6 +130,7 @@ static gd_tensor *center_crop_apply(const void *options, gd_tensor *x, gd_random
  *   p float = 0.5           in [0, 1]: how often
  *   axis {horizontal, vertical} = horizontal   left and right are swapped, or top and bottom
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python RandomFlip(p, axis)
  */
 static gd_tensor *flip_apply(const void *options, gd_tensor *x, gd_random *random) {
     const gd_transform_flip_options *o = options;
@@ -159,6 +162,7 @@ static gd_status check_range(const gd_floats *r, const char *name, double least,
  *   value float[] = 0       what it is set to: one number, or one for each channel
  *   noise bool = false      sets it to normally distributed numbers instead
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python RandomErasing(p, scale, ratio, value)
  */
 static gd_status erase_check(const void *options) {
     const gd_transform_erase_options *o = options;

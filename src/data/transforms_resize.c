@@ -13,6 +13,7 @@
  *   antialias bool = true   averages all pixels that an output pixel covers, as PIL does; not for nearest
  *   max_size int = none     with one number: the largest size of the longer side
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python Resize(size, interpolation, max_size, antialias)
  */
 static gd_status resize_check(const void *options) {
     const gd_transform_resize_options *o = options;
@@ -71,6 +72,7 @@ static gd_tensor *resize_apply(const void *options, gd_tensor *x, gd_random *ran
  *   interpolation {bilinear, nearest, bicubic} = bilinear
  *   antialias bool = true    as in resize
  *   field int = 0            in [0, inf): the tensor of the sample
+ *   python RandomResizedCrop(size, scale, ratio, interpolation, antialias)
  */
 static gd_status random_resized_crop_check(const void *options) {
     const gd_transform_random_resized_crop_options *o = options;

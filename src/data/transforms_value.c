@@ -80,6 +80,7 @@ static gd_tensor *normalize_apply(const void *options, gd_tensor *x, gd_random *
 /*transform cast(dtype:dtype)
  * The same numbers as another dtype.
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python ConvertDtype(dtype)
  */
 static gd_status cast_check(const void *options) {
     const gd_transform_cast_options *o = options;
@@ -142,6 +143,7 @@ static gd_tensor *one_hot_apply(const void *options, gd_tensor *x, gd_random *ra
  *   sigma float = 0.1       in [0, inf): standard deviation
  *   clip bool = true        keeps results in [0, 1]
  *   field int = 0           in [0, inf): the tensor of the sample
+ *   python GaussianNoise(mean, sigma, clip)
  */
 static gd_tensor *noise_apply(const void *options, gd_tensor *x, gd_random *random) {
     const gd_transform_noise_options *o = options;
