@@ -86,6 +86,8 @@ class DataLoader(_Part):
         self._stream = isinstance(dataset, IterableDataset) or (
             hasattr(dataset, "__iter__") and not (hasattr(dataset, "__len__") and hasattr(type(dataset), "__getitem__")))
         self._check(timeout)
+        if not self._stream and not hasattr(type(dataset), "__getitem__"):
+            raise TypeError(f"the dataset is a {type(dataset).__name__}; it needs __len__ and __getitem__")
         self._fetcher = Fetcher(dataset, self._collate(), batch_size is None and batch_sampler is None, num_workers, self.seed) \
             if not self._stream else None
         self._init, self._pool = worker_init_fn, None
@@ -330,16 +332,14 @@ class _Iterator:
             tensors = _core._loader_next(part)
         except Exception:
             epoch, batch = _core._loader_tell(part)
-            slot = source.find(epoch, batch - 1) if source is not None else None
-            failure = slot.failure if slot is not None else None
+            failure = source.take_failure(epoch, batch - 1) if source is not None else None
             if failure is None:
                 raise
-            _core._forget_exception(failure)
         if failure is not None:
             try:
                 raise failure
             finally:
-                del failure, slot
+                del failure
         if tensors is None:
             self._end(False)
             raise StopIteration

@@ -137,6 +137,15 @@ class Source:
         slot = self._slots[batch % len(self._slots)]
         return slot if slot is not None and (slot.epoch, slot.batch) == (epoch, batch) else None
 
+    def take_failure(self, epoch: int, batch: int) -> BaseException | None:
+        """The exception in place of a batch. It is the caller's then: its traceback may hold this loader."""
+        slot = self.find(epoch, batch)
+        if slot is None or slot.failure is None:
+            return None
+        self._slots[batch % len(self._slots)] = None
+        _core._forget_exception(slot.failure)
+        return slot.failure
+
     def restore(self, slot: _Slot, tensors: tuple[Tensor, ...], device: Any) -> Any:
         """The batch as the dataset made it."""
         extra = [t.to(device) for t in slot.extra] if device is not None else slot.extra
