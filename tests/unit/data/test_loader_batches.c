@@ -124,6 +124,38 @@ CLEAN_TEST(a_collate_function_builds_the_batch) {
     }
 }
 
+/* The sum over the batch of the epoch and the number of the batch, as the functions see them. */
+static gd_tensors preparing_get(int64_t index, gd_random *random, void *self) {
+    (void)index, (void)random, (void)self;
+    const gd_loader_position at = gd_loader_preparing();
+    return gd_listed(gd_scalar_of((double)(100 * at.epoch + at.batch), GD_I64));
+}
+static gd_tensors preparing_collate(const gd_tensors *samples, int64_t count, void *user) {
+    (void)user;
+    const gd_loader_position at = gd_loader_preparing();
+    int64_t numbers[2] = {0, 100 * at.epoch + at.batch};
+    read_ints(samples[count - 1].at[0], numbers, 1);
+    return gd_listed(gd_from_array(gd_dims(2), GD_I64, numbers));
+}
+
+CLEAN_TEST(functions_of_a_loader_know_the_batch_that_is_prepared) {
+    GD_SCOPE;
+    gd_dataset *d = gd_dataset_from(NULL, .count = ragged_count, .get = preparing_get);
+    for (int workers = 0; workers <= 2; workers += 2) {
+        gd_loader *l = gd_loader_new(d, .batch = 2, .workers = workers, .targets = 0,
+                                     .collate = preparing_collate);
+        for (int epoch = 0; epoch < 2; epoch++) {
+            int64_t n = 0, seen[2];
+            for (gd_tensors batch; gd_loader_next(l, &batch); n++) {
+                read_ints(batch.at[0], seen, 2);
+                CHECK(seen[0] == 100 * epoch + n && seen[1] == seen[0]);
+            }
+            CHECK(n == 5);
+        }
+        CHECK(gd_loader_preparing().epoch == -1 && gd_loader_preparing().batch == -1);
+    }
+}
+
 /* --- broken samples --------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_broken_sample_fails_its_own_batch_and_the_next_batch_follows) {
