@@ -19,6 +19,9 @@ from gradus.data import _random
 from gradus.data._collate import from_image, is_image
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[Any]: ...  # transforms of the library
 
 
 def _as_image(x: Any) -> Any:
@@ -27,8 +30,8 @@ def _as_image(x: Any) -> Any:
         return x
     if is_image(x):
         return from_image(x)
-    shape = getattr(x, "shape", ())
-    if len(shape) == 3 and shape[2] in (1, 3, 4) and str(getattr(x, "dtype", "")) == "uint8" and hasattr(x, "__array_interface__"):
+    shape: Any = getattr(x, "shape", ())
+    if len(shape) == 3 and tuple(shape)[2] in (1, 3, 4) and str(getattr(x, "dtype", "")) == "uint8" and hasattr(x, "__array_interface__"):
         return _core.permute_dims(_core.as_tensor(x), (2, 0, 1))
     return x
 

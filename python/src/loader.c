@@ -84,7 +84,7 @@ static bool waits_for_gil(const waits *w) {
     const double all = seconds(CLOCK_MONOTONIC) - w->began,
                  cpus = (seconds(CLOCK_PROCESS_CPUTIME_ID) - w->cpu_began) / all;
     return w->calls >= 32 && all > 1 && w->entry / w->calls > 1e-3 && w->cpu < 0.5 * w->wall &&
-           cpus > 0.7 && cpus < 1.3;
+           cpus > 0.3 && cpus < 1.3;
 }
 
 static void watch_waits(source *s, double before, double after, double cpu) {

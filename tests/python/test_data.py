@@ -222,7 +222,7 @@ class Transforms(unittest.TestCase):
     def test_images_of_pil(self):
         image = Image.new("RGB", (6, 4), (255, 0, 51))
         y = T.Compose([T.Resize((2, 3)), T.ToTensor()])(image)
-        self.assertEqual((y.shape, y[2, 0, 0].item()), ((3, 2, 3), gd.tensor(51).item() / gd.tensor(255.0).item()))
+        self.assertEqual((y.shape, y[2, 0, 0].item()), ((3, 2, 3), (gd.tensor(51.0) / 255).item()))
 
 
 class Batches(unittest.TestCase):
@@ -521,6 +521,42 @@ class Positions(unittest.TestCase):
             self.assertEqual(numbers(loader), [0, 1])
 
 
+class Library(unittest.TestCase):
+    """The library reads a loader without its iterator, as fit does."""
+
+    def read(self, loader):
+        batches = []
+        while (batch := _core._loader_next(loader)) is not None:
+            batches.append(plain(batch))
+        return batches
+
+    def test_epochs_and_orders_are_the_same(self):
+        data = Numbers(21)
+        for arguments in ({"shuffle": True}, {"sampler": RandomSampler(data)}, {"batch_size": 1, "batch_sampler": BatchSampler(RandomSampler(data), 4)},
+                          {"shuffle": True, "processes": True}, {"sampler": [3, 2, 1]}):
+            loaders = [DataLoader(data, **{"batch_size": 4, "num_workers": 2, "seed": 6, **arguments}) for _ in range(2)]
+            for _ in range(3):
+                self.assertEqual(self.read(loaders[0]), epoch(loaders[1]))
+            self.assertEqual(_core._loader_tell(loaders[0]), (3, 0))
+            for loader in loaders:
+                loader.close()
+
+    def test_nested_samples_are_flat_in_their_order(self):
+        data = TensorDataset(gd.arange(4), gd.arange(4) * 2).map(lambda s: {"in": [s[0], "text"], "out": s[1]})
+        self.assertEqual(self.read(DataLoader(data, 2)), [([0, 1], [0, 2]), ([2, 3], [4, 6])])
+
+    def test_an_exception_is_that_of_the_dataset(self):
+        with self.assertRaisesRegex(KeyError, "number 5"):
+            self.read(DataLoader(Numbers(12, fails={5}), 4, num_workers=2))
+
+    def test_a_sampler_with_another_length_is_an_error(self):
+        class Lies(list):
+            __len__ = lambda self: 9
+
+        with self.assertRaisesRegex(IndexError, "gave 2 samples"):
+            self.read(DataLoader(Numbers(12), 4, sampler=Lies([1, 2])))
+
+
 class Failures(unittest.TestCase):
     def test_an_exception_is_raised_here_with_its_traceback_and_names_the_sample(self):
         import traceback
@@ -597,18 +633,31 @@ class Failures(unittest.TestCase):
                     n += k
                 return i
 
-        with self.assertLogs("gradus", "WARNING") as logs:
+        logs = []
+        handler = logging.Handler()
+        handler.emit = lambda record: logs.append(record.getMessage())
+        logger = logging.getLogger("gradus")
+        logger.addHandler(handler)
+        logger.propagate, before = False, logger.propagate
+        began, cpu = time.monotonic(), time.process_time()
+        try:
             loader = DataLoader(Slow(2000), 4, num_workers=4)
-            end = time.monotonic() + 20
-            for _ in loader:
-                if logs.output or time.monotonic() > end:
-                    break
+            while not logs and time.monotonic() < began + 10:
+                for _ in loader:
+                    if logs or time.monotonic() > began + 10:
+                        break
+            share = (time.process_time() - cpu) / (time.monotonic() - began)
             for i, _ in enumerate(loader):
                 if i == 30:
                     break
-        self.assertEqual(len(logs.output), 1)
-        self.assertIn("processes=True", logs.output[0])
-        self.assertIn("Slow", logs.output[0])
+        finally:
+            logger.propagate = before
+            logger.removeHandler(handler)
+        if not logs and share < 0.5:
+            self.skipTest("the machine is busy with other work")
+        self.assertEqual(len(logs), 1)
+        self.assertIn("processes=True", logs[0])
+        self.assertIn("Slow", logs[0])
 
     def test_a_loader_that_waits_for_something_else_says_nothing(self):
         with self.assertNoLogs("gradus", "WARNING"):

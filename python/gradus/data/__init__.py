@@ -17,7 +17,7 @@ from gradus.data._datasets import (
     ConcatDataset as ConcatDataset, Dataset as Dataset, IterableDataset as IterableDataset, StackDataset as StackDataset,
     Subset as Subset, TensorDataset as TensorDataset, random_split as random_split)
 from gradus.data._loader import DataLoader as DataLoader
-from gradus.data._random import SampleRng as SampleRng, get_sample_rng as get_sample_rng
+from gradus.data._random import get_sample_rng as get_sample_rng
 from gradus.data._samplers import (
     BatchSampler as BatchSampler, BucketedSampler as BucketedSampler, DistributedSampler as DistributedSampler,
     RandomSampler as RandomSampler, Sampler as Sampler, SequentialSampler as SequentialSampler,
@@ -26,6 +26,11 @@ from gradus.data._samplers import (
 from gradus.data._source import WorkerInfo as WorkerInfo, get_worker_info as get_worker_info
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gradus.data._rng import SampleRng as SampleRng
+
+    def __getattr__(name: str) -> type[Any]: ...  # built-in datasets
+
 _same_files = {"FashionMNIST": "MNIST", "KMNIST": "MNIST"}  # other data in the files of
 
 if not TYPE_CHECKING:
@@ -38,8 +43,12 @@ if not TYPE_CHECKING:
                 found = type(name, (found,), {"__module__": __name__})
             globals()[name] = found
             return found
+        if name == "SampleRng":
+            from gradus.data._rng import SampleRng
+
+            return SampleRng
         raise AttributeError(f"module 'gradus.data' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(dir(_datasets.records)) | set(_same_files))
+    return sorted(set(globals()) | set(dir(_datasets.records)) | set(_same_files) | {"SampleRng"})

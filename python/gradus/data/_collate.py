@@ -27,7 +27,8 @@ def from_image(image: Any) -> Tensor:
     channels = len(image.getbands())
     if image.mode in ("I", "F"):
         dtype = _core.int32 if image.mode == "I" else _core.float32
-        return _core._from_bytes(image.tobytes(), dtype, (1, height, width))
+        values: Tensor = _core._from_bytes(image.tobytes(), dtype, (1, height, width))
+        return values
     pixels = _core._from_bytes(image.tobytes(), _core.uint8, (height, width, channels))
     return _core.permute_dims(pixels, (2, 0, 1))
 

@@ -208,8 +208,9 @@ def _with_transforms(self: BuiltDataset, plain: BuiltDataset, transform: Any, ta
     if target_transform is None and known:
         _core._dataset_transform(self, plain, known)
         return
-    self.__class__ = _python_class(type(self))
-    self._inner, self._transform, self._target_transform = plain, transform, target_transform  # type: ignore[attr-defined]
+    python: Any = self
+    python.__class__ = _python_class(type(self))  # type: ignore[arg-type]
+    python._inner, python._transform, python._target_transform = plain, transform, target_transform
 
 
 class _PythonTransforms:

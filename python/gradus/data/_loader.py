@@ -5,11 +5,14 @@ import weakref
 from typing import Any, Callable, Iterator
 
 from gradus import _core
-from gradus.data import _processes
 from gradus.data._collate import Collate, convert
 from gradus.data._datasets import IterableDataset, is_built
 from gradus.data._samplers import Order, RandomSampler, SequentialSampler, seed_of
 from gradus.data._source import Fetcher, Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gradus.data._processes import Pool
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 _registered = False
@@ -90,11 +93,13 @@ class DataLoader(_Part):
             raise TypeError(f"the dataset is a {type(dataset).__name__}; it needs __len__ and __getitem__")
         self._fetcher = Fetcher(dataset, self._collate(), batch_size is None and batch_sampler is None, num_workers, self.seed) \
             if not self._stream else None
-        self._init, self._pool = worker_init_fn, None
+        self._init = worker_init_fn
+        self._pool: Pool | None = None
         if processes and not self._stream and not self._is_plain():
             assert self._fetcher is not None
-            self._pool = _processes.Pool(self._fetcher, num_workers, timeout, worker_init_fn, multiprocessing_context)
-            self._pool.persistent = persistent_workers
+            from gradus.data._processes import Pool
+
+            self._pool = Pool(self._fetcher, num_workers, timeout, worker_init_fn, multiprocessing_context, persistent_workers)
         if not self._stream:
             self._build(self)
 
@@ -278,7 +283,8 @@ class DataLoader(_Part):
         epoch, batch = _core._loader_tell(self)
         if self._running() is None and not self._resume:  # the next iteration begins an epoch
             epoch, batch = max(self._epoch, epoch + (batch > 0)), 0
-        state = {"seed": self.seed, "epoch": epoch, "batch": batch, "samples": self._lengths[0], "batch_size": self.batch_size}
+        state: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "batch": batch, "samples": self._lengths[0],
+                                 "batch_size": self.batch_size}
         if self._order is not None and not self._order.repeats and batch > 0:
             state["order"] = self._order.table(epoch, self.seed)  # the sampler may give another one next time
         if hasattr(self.sampler, "state_dict"):

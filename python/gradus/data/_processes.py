@@ -245,13 +245,14 @@ def raise_remote(failure: BaseException, text: str) -> None:
 class Pool:
     """The processes of a loader. They start with the first batch."""
 
-    def __init__(self, fetcher: Fetcher, count: int, timeout: float, init: Callable[[int], Any] | None, context: Any) -> None:
+    def __init__(self, fetcher: Fetcher, count: int, timeout: float, init: Callable[[int], Any] | None, context: Any,
+                 persistent: bool) -> None:
         self.fetcher, self.count, self.timeout, self.init, self.context = fetcher, count, timeout, init, context
         self.processes: list[_Process] = []
         self._free: deque[_Process] = deque()
         self._lock = _thread.allocate_lock()
         self.owner = os.getpid()
-        self.persistent = False
+        self.persistent = persistent  # they stay from epoch to epoch
         self._failed: str | None = None
 
     def is_ours(self) -> bool:

@@ -6,10 +6,13 @@ pair (key, stream), and become an object when someone asks for it.
 from __future__ import annotations
 
 import _thread
-import random as _random
 from typing import Any
 
 from gradus import _core
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gradus.data._rng import SampleRng
 
 
 class _Current(_thread._local):
@@ -20,54 +23,6 @@ class _Current(_thread._local):
 
 
 _current = _Current()
-
-
-class SampleRng(_random.Random):
-    """The random numbers of a sample, with all methods of Python's random.Random.
-
-    ``numpy.random.default_rng(rng.getrandbits(64))`` makes a generator of NumPy from it.
-    """
-
-    _state: bytearray
-
-    def __new__(cls, state: bytearray) -> SampleRng:
-        return super().__new__(cls, 0)
-
-    def __init__(self, state: bytearray) -> None:
-        self._state = state
-        self.gauss_next = None
-
-    def random(self) -> float:
-        """A number in [0, 1)."""
-        return _core._random_uniform(self._state)
-
-    def getrandbits(self, k: int) -> int:
-        """A number of k random bits."""
-        if k < 0:
-            raise ValueError("the number of bits must not be negative")
-        words = (k + 31) // 32
-        bits = 0
-        for _ in range(words):
-            bits = bits << 32 | _core._random_word(self._state)
-        return bits >> (32 * words - k)
-
-    def seed(self, *args: Any, **names: Any) -> None:
-        """The numbers of a sample follow from the loader's seed; this changes nothing."""
-
-    def getstate(self) -> Any:
-        """The state, for setstate."""
-        return bytes(self._state), self.gauss_next
-
-    def setstate(self, state: Any) -> None:
-        """Returns to a state of getstate()."""
-        self._state[:], self.gauss_next = state
-
-    def __reduce__(self) -> Any:
-        return _restore, (bytes(self._state),)
-
-
-def _restore(state: bytes) -> SampleRng:
-    return SampleRng(bytearray(state))
 
 
 def begin_sample(key: int, stream: int) -> None:
@@ -113,11 +68,14 @@ def get_sample_rng() -> SampleRng:
     They depend on the loader's seed, the epoch and the number of the sample only. A __getitem__ or a function of map with an
     argument `rng` gets them as that. Outside of a loader they follow from gd.manual_seed.
     """
-    if _current.key is None:
-        return SampleRng(current_state())
-    if _current.rng is None:
-        _current.rng = SampleRng(current_state())
-    return _current.rng
+    rng = _current.rng
+    if rng is None:
+        from gradus.data._rng import SampleRng  # Python's random takes a while to import
+
+        rng = SampleRng(current_state())
+        if _current.key is not None:
+            _current.rng = rng
+    return rng
 
 
 def takes_rng(function: Any) -> bool:

@@ -9,7 +9,6 @@ import _thread
 from typing import Any, Iterator, Sequence
 
 from gradus import _core
-from gradus.data._random import SampleRng
 
 
 def shuffled(count: int, seed: int, epoch: int = 0) -> Any:
@@ -105,6 +104,8 @@ class RandomSampler(_Ordered):
         if n == 0:
             return []
         if self.replacement:
+            from gradus.data._rng import SampleRng
+
             rng = SampleRng(_core._random_new(seed, epoch))
             return [rng.randrange(n) for _ in range(self.num_samples)]
         rounds = -(-self.num_samples // n)

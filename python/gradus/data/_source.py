@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import _thread
-import logging
 from typing import Any, Callable, NamedTuple
 
 from gradus import _core
 from gradus._core import Tensor
 from gradus.data import _random
 from gradus.data._collate import convert, put, take
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gradus.data._processes import Pool
 
 MOST_TENSORS = 16  # in a batch of the library; more stay here
 
@@ -98,7 +101,7 @@ class _Slot(NamedTuple):
 class Source:
     """What the library's loader calls. It keeps what is no tensor in the latest batches."""
 
-    def __init__(self, fetcher: Fetcher, room: int, batches: Any, pool: Any, init: Callable[[int], Any] | None) -> None:
+    def __init__(self, fetcher: Fetcher, room: int, batches: Any, pool: Pool | None, init: Callable[[int], Any] | None) -> None:
         self.fetcher, self.batches, self.pool, self.init = fetcher, batches, pool, init
         self.name = type(fetcher.dataset).__name__
         self._slots: list[_Slot | None] = [None] * room  # one more than the library has batches in advance
@@ -160,6 +163,8 @@ class Source:
 
     def warn_about_gil(self, percent: int) -> None:
         """Called once by the library, after it has measured."""
+        import logging
+
         logging.getLogger("gradus").warning(
             "the workers of a loader of %s waited for Python's lock (GIL) for %d %% of their time, because its __getitem__ is "
             "mostly Python code, which runs on one thread at a time; DataLoader(processes=True) runs it in processes",
