@@ -56,6 +56,13 @@ class Large(Dataset):
         return gd.full((256, 256), float(i)), os.getpid()
 
 
+class Made(Mixed):
+    """Random numbers, and the process that made them."""
+
+    def __getitem__(self, i, rng):
+        return rng.random(), os.getpid()
+
+
 class OddError(Exception):
     """Cannot be pickled: it needs two arguments."""
 
@@ -279,18 +286,21 @@ class Ends(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 30)  # 0.1 s; the sample takes 600
 
     def test_a_child_of_fork_makes_the_batches_itself(self):
-        loader = DataLoader(Mixed(20), 4, shuffle=True, seed=3, num_workers=2, processes=True)
-        expected = epoch(DataLoader(Mixed(20), 4, shuffle=True, seed=3))
+        loader = DataLoader(Made(24), 4, shuffle=True, seed=3, num_workers=2, processes=True)
+        expected = [b[0] for b in epoch(DataLoader(Made(24), 4, shuffle=True, seed=3))]
         it = iter(loader)
-        first = [plain(next(it))]
+        first = [plain(next(it))[0]]
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                status = 0 if first + [plain(b) for b in it] == expected else 2
+                rest = [plain(b) for b in it]
+                status = 0 if first + [b[0] for b in rest] == expected else 2
+                if {pid for b in rest for pid in b[1]} != {os.getpid()}:
+                    status = 3
             finally:
                 os._exit(status)
-        self.assertEqual(first + [plain(b) for b in it], expected)
+        self.assertEqual(first + [plain(b)[0] for b in it], expected)
         end = time.monotonic() + 30
         while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < end:
             time.sleep(0.01)
