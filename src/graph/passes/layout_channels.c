@@ -221,7 +221,8 @@ gd_status gd_layout_move_channels(gd_layout *l) {
     };
     const bool room = c.base && c.moved && c.original;
     if (room) {
-        memcpy(c.original, p->values, (size_t)p->n_values * sizeof *c.original);
+        if (p->n_values > 0)
+            memcpy(c.original, p->values, (size_t)p->n_values * sizeof *c.original);
         find_bases(&c);
         if (spread_region(&c)) shrink_region(&c);
         for (int r = 0; r < p->n_roots; r++) l->changes += c.moved[r];
