@@ -97,7 +97,10 @@ class Jit(_core.Jit, Generic[_P, _R]):
         if nearest:
             return "; ".join(nearest)
         if not any(self._keeps(note.number) for note in self._notes if note.arguments == arguments):
-            return f"its plan was dropped: there are more sets of shapes and arguments than plans={self._options[1]}"
+            plans = self._options[1]
+            if sum(self._keeps(note.number) for note in self._notes) < min(plans, _MOST_NOTES):
+                return "a tensor that the function uses was replaced: it has another dtype or device"
+            return f"its plan was dropped: there are more sets of shapes and arguments than plans={plans}"
         if difference is None or difference == "the key is another one":
             return "the same arguments were given by name instead of by position, or the other way round"
         return difference

@@ -353,6 +353,14 @@ class Messages(Clean):
             f(gd.ones(n))
         self.assertIn("plans=1", f.explain()[1])
 
+    def test_explain_knows_parameters_that_moved(self):
+        net = gd.nn.Linear(2, 2)
+        f = gd.jit(lambda x: net.weight.sum() + x)
+        f(gd.ones(1))
+        net.to(dtype=gd.float64)
+        self.assertEqual(f(gd.ones(1)).dtype, gd.float64)
+        self.assertIn("was replaced", f.explain()[0])
+
     def test_plan_is_a_text_and_does_not_run_the_function(self):
         w = gd.zeros(2)
         f = gd.jit(lambda x, n: w.add_(x * n))
