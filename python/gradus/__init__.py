@@ -12,6 +12,7 @@ Functions that the Python Array API standard has mean here what they mean there;
 PyTorch, and so do the methods of a tensor. ``import gradus.torch as torch`` has PyTorch's meaning for all of them.
 """
 import importlib as _importlib
+import sys as _sys
 
 from gradus import _core
 
@@ -87,7 +88,7 @@ if not TYPE_CHECKING:  # it would make every name right for a type checker
             return value
         if name.startswith("_"):
             raise AttributeError(f"module 'gradus' has no attribute '{name}'")
-        raise AttributeError(_importlib.import_module("gradus._missing").explain(name))
+        raise AttributeError(_importlib.import_module("gradus._missing").explain(name), name=name, obj=_sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

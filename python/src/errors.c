@@ -60,16 +60,48 @@ PyObject *gdpy_exception_of(gd_status status) {
     return error_class;
 }
 
-/* The message in Python's words: calls of C that the program does not know are left out, and names of
- * functions are those of the package. */
+/* Where options of C begin in a message: ".retain_graph = true". Returns the length of the name. */
+static size_t option_length(const char *message, const char *at) {
+    if (*at != '.' || (at > message && at[-1] != ' ' && at[-1] != '(')) return 0;
+    const size_t n = strspn(at + 1, "abcdefghijklmnopqrstuvwxyz_");
+    return n > 0 && strncmp(at + 1 + n, " = ", 3) == 0 ? n : 0;
+}
+
+/* The message in Python's words: names of functions are those of the package, options are written as
+ * Python's, and calls of C that the program does not know are left out. */
 static PyObject *message_text(const char *message) {
     static const char *const calls[] = {"gd_item: ", "gd_copy_to: ", "gd_jit_call: "};
+    static const char *const words[][2] = {
+        {"GD_NO_GRAD", "gd.no_grad()"},
+        {" at (unknown place)", ""},
+        {"gd_", "gd."},
+        {"GD_ANY", "None"},
+        {"NULL", "None"},
+        {"= true", "=True"},
+        {"= false", "=False"},
+    };
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strncmp(message, calls[i], strlen(calls[i])) == 0) message += strlen(calls[i]);
     if (strncmp(message, "gd_", 3) == 0) message += 3;
-    PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
-    PyObject *named = text ? PyObject_CallMethod(text, "replace", "ss", "gd_", "gd.") : NULL;
-    Py_XDECREF(text);
+    char *text = PyMem_Malloc(2 * strlen(message) + 1), *to = text;
+    if (!text) return PyErr_NoMemory();
+    for (const char *at = message; *at;) {
+        const size_t option = option_length(message, at);
+        const char *const *word = NULL;
+        for (size_t i = 0; i < sizeof words / sizeof *words && !word && !option; i++)
+            if (strncmp(at, words[i][0], strlen(words[i][0])) == 0) word = words[i];
+        if (option) { /* without the point, and without spaces around "=" */
+            memcpy(to, at + 1, option);
+            to += option;
+            at += 1 + option + 1;
+            if (strncmp(at, "= true", 6) && strncmp(at, "= false", 7)) *to++ = '=', at += 2;
+        } else if (word) {
+            to = stpcpy(to, word[1]);
+            at += strlen(word[0]);
+        } else *to++ = *at++;
+    }
+    PyObject *named = PyUnicode_DecodeUTF8(text, to - text, "replace");
+    PyMem_Free(text);
     return named;
 }
 

@@ -8,6 +8,7 @@ gd.nn.Linear(None, 10), or gd.nn.LazyLinear(10).
 from __future__ import annotations
 
 import importlib as _importlib
+import sys as _sys
 
 from gradus import _core
 from gradus.nn._containers import ModuleDict as ModuleDict, ModuleList as ModuleList
@@ -84,7 +85,7 @@ if not TYPE_CHECKING:
             return _find(name)
         if name in ("functional", "init", "utils", "parameter"):
             return _importlib.import_module("gradus.nn." + name)
-        raise AttributeError(f"module 'gradus.nn' has no attribute '{name}'")
+        raise AttributeError(f"module 'gradus.nn' has no attribute '{name}'", name=name, obj=_sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

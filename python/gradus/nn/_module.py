@@ -120,7 +120,7 @@ class Module(_core.Module):
             options = self._options()
             if name in options:
                 return options[name]
-        raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
+        raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'", name=name, obj=self)
 
     def _options(self) -> dict[str, Any]:
         """The arguments with which a layer of the library was created, with sizes that it has inferred."""
