@@ -56,6 +56,12 @@ def cases():
     yield "x.reshape(2, 8)", lambda: square.reshape(2, 8), torch and (lambda: their_square.reshape(2, 8)), \
         numpy and (lambda: their_array.reshape(2, 8))
     yield "relu(x)", lambda: gd.relu(square), torch and (lambda: torch.relu(their_square)), None
+    layer = gd.nn.Linear(4, 4)
+    their_layer = torch.nn.Linear(4, 4) if torch else None
+    yield "layer(x)", lambda: layer(square), torch and (lambda: their_layer(their_square)), None
+    step = gd.jit(lambda x: gd.tanh(x * 2 + 1) * x)
+    many = gd.ones(64)
+    yield "a jit of four ops, 64 elements", lambda: step(many), None, None
     yield "item()", lambda: ours[0].item(), theirs and (lambda: theirs[0].item()), arrays and (lambda: arrays[0].item())
     if numpy:
         yield "NumPy in", lambda: gd.as_tensor(their_array), torch and (lambda: torch.as_tensor(their_array)), None
