@@ -24,7 +24,6 @@ enum {
     EXTRA_PENALTY = 4, /* the weight of bytes that a cut keeps live only for the next segment */
     SHARES = 8,        /* how many amounts of values that are read latest are tried */
     MAX_TIMES = 8,     /* a schedule has at most so many times the steps of the program */
-    MAX_DEPTH = 4000,  /* and so many repeated steps that need each other: it is a recursion */
 };
 
 /* What is dropped at a peak. */
@@ -38,6 +37,11 @@ typedef struct remat_choice {
 typedef struct late_use {
     int life, at;
 } late_use;
+
+/* A step that is being repeated, and the first of its operands that it may still lack. */
+typedef struct repeated_step {
+    int step, operand;
+} repeated_step;
 
 /* The search for a better schedule around one peak. */
 typedef struct remat_search {
@@ -54,10 +58,11 @@ typedef struct remat_search {
     late_use *late;             /* the candidates, the latest first */
     int n_late;
     /* The schedule that is being built. */
-    bool *there;         /* per root: it is in memory */
-    int *burst, n_burst; /* roots that were recomputed for the current step */
-    bool shares;         /* what is recomputed stays for other values that need it */
-    int *last_need;      /* per root, if it shares: the last position that needs it */
+    bool *there;          /* per root: it is in memory */
+    int *burst, n_burst;  /* roots that were recomputed for the current step */
+    repeated_step *stack; /* steps that are being repeated, each for a later one below it */
+    bool shares;          /* what is recomputed stays for other values that need it */
+    int *last_need;       /* per root, if it shares: the last position that needs it */
     gd_remat_schedule built;
     int room; /* the most steps of a schedule */
     bool no_memory, too_long;
@@ -123,13 +128,14 @@ static gd_status init_search(remat_search *f) {
     f->life_of = gd_malloc(roots * sizeof(int));
     f->last_use = gd_calloc(roots, sizeof(int));
     f->burst = gd_malloc(roots * sizeof(int));
+    f->stack = gd_malloc(((size_t)p->n_steps + 1) * sizeof *f->stack);
     f->dropped = gd_calloc((size_t)f->lives.count + 1, sizeof(bool));
     f->cut = gd_calloc(positions, sizeof(int64_t));
     f->boundary = gd_calloc(positions, sizeof(int));
     f->late = gd_malloc(((size_t)f->lives.count + 1) * sizeof *f->late);
     f->last_need = gd_calloc(roots, sizeof(int));
     if (!f->through || !f->there || !f->known || !f->life_of || !f->last_use || !f->burst ||
-        !f->dropped || !f->cut || !f->boundary || !f->late || !f->last_need)
+        !f->stack || !f->dropped || !f->cut || !f->boundary || !f->late || !f->last_need)
         return gd_no_memory(NULL, "to plan a run");
     for (int i = 0; i < p->n_steps; i++) f->room += MAX_TIMES * !p->steps[i].removed;
     for (int r = 0; r < p->n_roots; r++) f->life_of[r] = -1;
@@ -160,6 +166,7 @@ static void free_search(remat_search *f) {
     gd_free(f->life_of);
     gd_free(f->last_use);
     gd_free(f->burst);
+    gd_free(f->stack);
     gd_free(f->dropped);
     gd_free(f->cut);
     gd_free(f->boundary);
@@ -249,37 +256,53 @@ static void drop_values(remat_search *f, const remat_choice *choice) {
 
 /* --- the schedule ----------------------------------------------------------------------------- */
 
-static void repeat_step(remat_search *f, int step, int depth);
-
-static void ensure_root(remat_search *f, int root, int depth) {
-    if (gd_root_is_temporary(f->m->p, root) && !f->there[root] && f->m->producer[root] >= 0)
-        repeat_step(f, f->m->producer[root], depth);
-}
-
 static void add_to_schedule(remat_search *f, int step) {
     if (f->built.count >= f->room) f->too_long = true;
     else if (!append_step(&f->built, step)) f->no_memory = true;
 }
 
-/* Appends the step again, after steps that recompute what it needs. */
-static void repeat_step(remat_search *f, int step, int depth) {
-    const gd_program *p = f->m->p;
-    const gd_pstep *s = &p->steps[step];
-    if (depth == MAX_DEPTH) f->too_long = true;
-    if (f->no_memory || f->too_long) return;
-    for (int k = 0; k < s->n_in; k++) {
-        const int root = gd_value_root(p, s->in[k]);
-        if (gd_root_is_temporary(p, root) && gd_remat_is_written(f->m, s, root))
-            repeat_step(f, f->m->producer[root], depth + 1); /* it needs a new copy */
-        else ensure_root(f, root, depth + 1);
-    }
-    add_to_schedule(f, step);
+static void note_results(remat_search *f, const gd_pstep *s) {
     for (int k = 0; k < s->n_out; k++) {
-        const int root = gd_value_root(p, s->out[k]);
-        if (!gd_root_is_temporary(p, root) || f->there[root]) continue;
+        const int root = gd_value_root(f->m->p, s->out[k]);
+        if (!gd_root_is_temporary(f->m->p, root) || f->there[root]) continue;
         f->there[root] = true;
         f->burst[f->n_burst++] = root;
     }
+}
+
+/* The step that must be repeated before step `r->step` can be, or -1. */
+static int next_missing(const remat_search *f, repeated_step *r) {
+    const gd_program *p = f->m->p;
+    const gd_pstep *s = &p->steps[r->step];
+    while (r->operand < s->n_in) {
+        const int root = gd_value_root(p, s->in[r->operand++]);
+        if (!gd_root_is_temporary(p, root)) continue;
+        const bool copied = gd_remat_is_written(f->m, s, root); /* it needs a new copy */
+        if (copied || (!f->there[root] && f->m->producer[root] >= 0)) return f->m->producer[root];
+    }
+    return -1;
+}
+
+/* Appends the step again, after steps that recompute what it needs: in deep nets thousands of steps
+ * that need each other. */
+static void repeat_step(remat_search *f, int step) {
+    int depth = 0;
+    f->stack[depth++] = (repeated_step){step, 0};
+    while (depth > 0 && !f->no_memory && !f->too_long) {
+        const int missing = next_missing(f, &f->stack[depth - 1]);
+        if (missing >= 0) {
+            f->stack[depth++] = (repeated_step){missing, 0};
+            continue;
+        }
+        step = f->stack[--depth].step;
+        add_to_schedule(f, step);
+        note_results(f, &f->m->p->steps[step]);
+    }
+}
+
+static void ensure_root(remat_search *f, int root) {
+    if (gd_root_is_temporary(f->m->p, root) && !f->there[root] && f->m->producer[root] >= 0)
+        repeat_step(f, f->m->producer[root]);
 }
 
 /* Per root: the last position that reads it, or a value that is recomputed from it. */
@@ -317,7 +340,7 @@ static bool build_schedule(remat_search *f) {
     for (int j = f->lives.at + 1; j < f->s->count && !f->no_memory && !f->too_long; j++) {
         const gd_pstep *s = &p->steps[f->s->steps[j]];
         f->n_burst = 0;
-        for (int k = 0; k < s->n_in && !s->view; k++) ensure_root(f, gd_value_root(p, s->in[k]), 0);
+        for (int k = 0; k < s->n_in && !s->view; k++) ensure_root(f, gd_value_root(p, s->in[k]));
         add_to_schedule(f, f->s->steps[j]);
         for (int i = 0; i < f->n_burst; i++) /* drop what no later step needs */
             if (f->last_need[f->burst[i]] <= j) f->there[f->burst[i]] = false;

@@ -42,6 +42,20 @@ TEST(remat_recomputes_a_value_instead_of_keeping_it) {
     gd_program_free(p);
 }
 
+/* A value is computed again from the beginning of a net that is thousands of steps deep. */
+TEST(remat_repeats_chains_of_any_depth) {
+    enum { DEPTH = 5000 };
+    IN_GRAPH(g, 16, 16);
+    gd_tensor *a = x, *b = gd_matmul(x, x);
+    for (int i = 0; i < DEPTH; i++) a = gd_tanh(a);
+    b = gd_matmul(b, gd_matmul(b, b));
+    y = gd_matmul(b, a);
+    FETCH(y);
+    p->roots[p->values[p->fetches[0]].root].fetched = true;
+    CHECK(run_remat(p, 3072) == DEPTH);
+    gd_program_free(p);
+}
+
 TEST(remat_recomputes_cheap_ops_before_products) {
     IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_exp(x), *c = gd_matmul(x, x), *b = gd_matmul(x, gd_exp(gd_neg(x)));
