@@ -95,13 +95,10 @@ static int can_recompute(remat_search *f, int root) {
     f->known[root] = NEVER;
     if (producer < 0 || !m->can[producer]) return NEVER;
     int how = m->heavy[producer] ? HEAVY : CHEAP;
-    const gd_pstep *s = &m->p->steps[producer];
-    for (int k = 0; k < s->n_in; k++) {
-        const int in = gd_value_root(m->p, s->in[k]);
-        if (!gd_root_is_temporary(m->p, in)) continue;
-        const bool copied = gd_remat_is_written(m, s, in);
-        if (f->through[in] && !copied) continue;
-        const int need = can_recompute(f, in);
+    for (int k = m->steps[producer].in; k < m->steps[producer].out; k++) {
+        const gd_remat_operand *in = &m->operands[k];
+        if (f->through[in->root] && !in->updated) continue;
+        const int need = can_recompute(f, in->root);
         if (need == NEVER) return NEVER;
         if (need == HEAVY) how = HEAVY;
     }
@@ -143,18 +140,15 @@ static gd_status init_search(remat_search *f) {
         const gd_life *l = &f->lives.lives[i];
         if (l->begin > f->lives.at) break;
         f->life_of[l->root] = i;
-        f->through[l->root] = l->end > f->lives.at || p->roots[l->root].fetched;
+        f->through[l->root] = l->end > f->lives.at || f->m->fetched[l->root];
     }
     for (int j = 0; j < f->s->count; j++) {
-        const gd_pstep *s = &p->steps[f->s->steps[j]];
-        for (int k = 0; k < s->n_in && !s->view; k++)
-            if (gd_root_is_temporary(p, gd_value_root(p, s->in[k])))
-                f->last_use[gd_value_root(p, s->in[k])] = j;
+        const gd_remat_step *s = &f->m->steps[f->s->steps[j]];
+        for (int k = s->in; k < s->out; k++) f->last_use[f->m->operands[k].root] = j;
     }
     for (int i = 0; i < p->n_steps; i++) /* operands first, so that the recursion is flat */
-        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
-            if (gd_root_is_temporary(p, gd_value_root(p, p->steps[i].out[k])))
-                can_recompute(f, gd_value_root(p, p->steps[i].out[k]));
+        for (int k = f->m->steps[i].out; k < f->m->steps[i].end; k++)
+            can_recompute(f, f->m->operands[k].root);
     return GD_OK;
 }
 
@@ -183,7 +177,7 @@ static void weigh_cuts(remat_search *f, int most) {
     for (int i = 0; i < f->lives.count; i++) {
         const gd_life *l = &f->lives.lives[i];
         if (!l->counted || l->before <= l->begin) continue;
-        int64_t bytes = (int64_t)gd_remat_bytes(f->m, l->root);
+        int64_t bytes = (int64_t)f->m->bytes[l->root];
         if (!is_candidate(f, l, most)) {
             if (l->after >= 0) continue; /* it stays in memory anyway */
             bytes *= EXTRA_PENALTY;
@@ -203,15 +197,13 @@ static void drop_inside_segments(remat_search *f, int64_t length, int most) {
     for (int j = 0; j <= end; j++) f->boundary[j] = end;
     for (int j = 0, at = 0; j <= f->lives.at && length > 0; j++) {
         for (; at < f->lives.count && lives[at].begin == j; at++)
-            if (is_candidate(f, &lives[at], most))
-                bytes += (int64_t)gd_remat_bytes(f->m, lives[at].root);
+            if (is_candidate(f, &lives[at], most)) bytes += (int64_t)f->m->bytes[lives[at].root];
         if (2 * bytes >= length && (best < 0 || f->cut[j] <= f->cut[best])) best = j;
         if (2 * bytes < 3 * length || best < 0) continue;
         f->boundary[best] = best;
         bytes = 0;
         for (int i = at - 1; i >= 0 && lives[i].begin > best; i--)
-            if (is_candidate(f, &lives[i], most))
-                bytes += (int64_t)gd_remat_bytes(f->m, lives[i].root);
+            if (is_candidate(f, &lives[i], most)) bytes += (int64_t)f->m->bytes[lives[i].root];
         best = -1;
     }
     for (int j = end; j-- > 0;)
@@ -240,7 +232,7 @@ static void drop_latest(remat_search *f, int64_t bytes, int most) {
     memset(f->dropped, 0, (size_t)f->lives.count * sizeof *f->dropped);
     for (int i = 0; i < f->n_late && bytes > 0; i++) {
         f->dropped[f->late[i].life] = true;
-        bytes -= (int64_t)gd_remat_bytes(f->m, f->lives.lives[f->late[i].life].root);
+        bytes -= (int64_t)f->m->bytes[f->lives.lives[f->late[i].life].root];
     }
 }
 
@@ -261,10 +253,10 @@ static void add_to_schedule(remat_search *f, int step) {
     else if (!append_step(&f->built, step)) f->no_memory = true;
 }
 
-static void note_results(remat_search *f, const gd_pstep *s) {
-    for (int k = 0; k < s->n_out; k++) {
-        const int root = gd_value_root(f->m->p, s->out[k]);
-        if (!gd_root_is_temporary(f->m->p, root) || f->there[root]) continue;
+static void note_results(remat_search *f, const gd_remat_step *s) {
+    for (int k = s->out; k < s->end; k++) {
+        const int root = f->m->operands[k].root;
+        if (f->there[root]) continue;
         f->there[root] = true;
         f->burst[f->n_burst++] = root;
     }
@@ -272,13 +264,11 @@ static void note_results(remat_search *f, const gd_pstep *s) {
 
 /* The step that must be repeated before step `r->step` can be, or -1. */
 static int next_missing(const remat_search *f, repeated_step *r) {
-    const gd_program *p = f->m->p;
-    const gd_pstep *s = &p->steps[r->step];
-    while (r->operand < s->n_in) {
-        const int root = gd_value_root(p, s->in[r->operand++]);
-        if (!gd_root_is_temporary(p, root)) continue;
-        const bool copied = gd_remat_is_written(f->m, s, root); /* it needs a new copy */
-        if (copied || (!f->there[root] && f->m->producer[root] >= 0)) return f->m->producer[root];
+    const gd_remat_model *m = f->m;
+    while (r->operand < m->steps[r->step].out) {
+        const gd_remat_operand *in = &m->operands[r->operand++];
+        if (in->updated || (!f->there[in->root] && m->producer[in->root] >= 0))
+            return m->producer[in->root];
     }
     return -1;
 }
@@ -287,42 +277,39 @@ static int next_missing(const remat_search *f, repeated_step *r) {
  * that need each other. */
 static void repeat_step(remat_search *f, int step) {
     int depth = 0;
-    f->stack[depth++] = (repeated_step){step, 0};
+    f->stack[depth++] = (repeated_step){step, f->m->steps[step].in};
     while (depth > 0 && !f->no_memory && !f->too_long) {
         const int missing = next_missing(f, &f->stack[depth - 1]);
         if (missing >= 0) {
-            f->stack[depth++] = (repeated_step){missing, 0};
+            f->stack[depth++] = (repeated_step){missing, f->m->steps[missing].in};
             continue;
         }
         step = f->stack[--depth].step;
         add_to_schedule(f, step);
-        note_results(f, &f->m->p->steps[step]);
+        note_results(f, &f->m->steps[step]);
     }
 }
 
 static void ensure_root(remat_search *f, int root) {
-    if (gd_root_is_temporary(f->m->p, root) && !f->there[root] && f->m->producer[root] >= 0)
-        repeat_step(f, f->m->producer[root]);
+    if (!f->there[root] && f->m->producer[root] >= 0) repeat_step(f, f->m->producer[root]);
 }
 
 /* Per root: the last position that reads it, or a value that is recomputed from it. */
 static void find_last_needs(remat_search *f) {
-    const gd_program *p = f->m->p;
-    memcpy(f->last_need, f->last_use, (size_t)p->n_roots * sizeof *f->last_need);
-    for (int i = p->n_steps; i-- > 0 && f->shares;) {
-        const gd_pstep *s = &p->steps[i];
+    const gd_remat_model *m = f->m;
+    memcpy(f->last_need, f->last_use, (size_t)m->p->n_roots * sizeof *f->last_need);
+    for (int i = m->p->n_steps; i-- > 0 && f->shares;) {
+        const gd_remat_step *s = &m->steps[i];
         int need = -1;
-        if (s->removed || s->view) continue;
-        for (int k = 0; k < s->n_out; k++) {
-            const int root = gd_value_root(p, s->out[k]);
-            if (!gd_root_is_temporary(p, root) || f->life_of[root] < 0 || f->there[root]) continue;
+        for (int k = s->out; k < s->end; k++) {
+            const int root = m->operands[k].root;
+            if (f->life_of[root] < 0 || f->there[root]) continue;
             if (f->last_need[root] > need) need = f->last_need[root];
         }
         if (need <= f->lives.at) continue;
-        for (int k = 0; k < s->n_in; k++) {
-            const int root = gd_value_root(p, s->in[k]);
-            if (gd_root_is_temporary(p, root) && f->last_need[root] < need)
-                f->last_need[root] = need;
+        for (int k = s->in; k < s->out; k++) {
+            const int root = m->operands[k].root;
+            if (f->last_need[root] < need) f->last_need[root] = need;
         }
     }
 }
@@ -330,23 +317,21 @@ static void find_last_needs(remat_search *f) {
 /* Builds the schedule in which values that are dropped at the peak are recomputed for later
  * uses. */
 static bool build_schedule(remat_search *f) {
-    const gd_program *p = f->m->p;
+    const gd_remat_model *m = f->m;
     f->built.count = 0;
     f->no_memory = f->too_long = false;
     for (int j = 0; j <= f->lives.at; j++) add_to_schedule(f, f->s->steps[j]);
-    for (int r = 0; r < p->n_roots; r++)
+    for (int r = 0; r < m->p->n_roots; r++)
         f->there[r] = f->through[r] && f->life_of[r] >= 0 && !f->dropped[f->life_of[r]];
     find_last_needs(f);
     for (int j = f->lives.at + 1; j < f->s->count && !f->no_memory && !f->too_long; j++) {
-        const gd_pstep *s = &p->steps[f->s->steps[j]];
+        const gd_remat_step *s = &m->steps[f->s->steps[j]];
         f->n_burst = 0;
-        for (int k = 0; k < s->n_in && !s->view; k++) ensure_root(f, gd_value_root(p, s->in[k]));
+        for (int k = s->in; k < s->out; k++) ensure_root(f, m->operands[k].root);
         add_to_schedule(f, f->s->steps[j]);
         for (int i = 0; i < f->n_burst; i++) /* drop what no later step needs */
             if (f->last_need[f->burst[i]] <= j) f->there[f->burst[i]] = false;
-        for (int k = 0; k < s->n_out && !s->view; k++)
-            if (gd_root_is_temporary(p, gd_value_root(p, s->out[k])))
-                f->there[gd_value_root(p, s->out[k])] = true;
+        for (int k = s->out; k < s->end; k++) f->there[m->operands[k].root] = true;
     }
     return !f->no_memory;
 }
@@ -364,9 +349,8 @@ static bool judge_schedule(remat_search *f, remat_outcome *o) {
     *o = (remat_outcome){SIZE_MAX, 0};
     if (!build_schedule(f)) return false;
     if (f->too_long) return true;
-    if (!gd_remat_lives(f->m, &f->built, &lives)) return false;
+    if (!gd_remat_peak(f->m, &f->built, &lives)) return false;
     *o = (remat_outcome){lives.peak, lives.cost};
-    gd_free(lives.lives);
     return true;
 }
 
@@ -416,7 +400,7 @@ static int lower_peak(remat_search *f, size_t target, remat_outcome *reached) {
     int64_t total = 0;
     for (int i = 0; i < f->lives.count; i++)
         if (is_candidate(f, &f->lives.lives[i], HEAVY))
-            total += (int64_t)gd_remat_bytes(f->m, f->lives.lives[i].root);
+            total += (int64_t)f->m->bytes[f->lives.lives[i].root];
     if (total == 0) return 0;
     for (int most = CHEAP; most <= HEAVY; most++) {
         int64_t length = total, amount = (int64_t)(f->lives.peak - target);
