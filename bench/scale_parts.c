@@ -286,6 +286,26 @@ static void run_groups(int n) {
     PART("step of an optimizer with groups", gd_optimizer_step(optimizer));
 }
 
+static void set_factors(gd_optimizer *optimizer, gd_tensors p, bool layers) {
+    for (int64_t i = 0; i < p.count; i++) {
+        if (layers) gd_optimizer_set_factors(optimizer, p.at[i], .lr = 1.0 / (1 + (double)(i / 2)));
+        else if (i % 2) gd_optimizer_set_factors(optimizer, p.at[i], .weight_decay = 0);
+    }
+}
+
+/* Factors of all biases, and of each layer. */
+static void run_factors(int n) {
+    gd_module *net = make_chain(n);
+    const gd_tensors p = gd_module_parameters(net);
+    gd_backward(gd_sum(gd_module_forward(net, gd_ones(gd_dims(BATCH, WIDTH)))));
+    gd_optimizer *optimizer = gd_optim_adamw(p);
+    PART("factors of biases", set_factors(optimizer, p, false));
+    PART("step with factors of biases", gd_optimizer_step(optimizer));
+    optimizer = gd_optim_adamw_of(net);
+    PART("factors of layers", set_factors(optimizer, p, true));
+    PART("step with factors of layers", gd_optimizer_step(optimizer));
+}
+
 /* An optimizer that finds the parameters of a module by itself, also those that are built later. */
 static void run_optimizer_of(int n) {
     gd_module *net = make_chain(n), *open = gd_nn_sequential();
@@ -532,6 +552,7 @@ const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"tape", run_tape, 250},
                                         {"passes", run_backward_passes, 60},
                                         {"groups", run_groups, 250},
+                                        {"factors", run_factors, 250},
                                         {"optimizer of a module", run_optimizer_of, 250},
                                         {"fit", run_fit, 125},
                                         {"loss scale", run_loss_scale, 250},

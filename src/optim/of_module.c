@@ -221,6 +221,7 @@ gd_status gd_optimizer_collect(gd_optimizer *o) {
     if (!o->of || !o->of->module) return GD_OK;
     const unsigned now = gd_module_changes();
     if (now == o->seen && o->n_parameters > 0) return GD_OK;
+    GD_TRY(gd_optimizer_move(o));
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -258,7 +259,7 @@ static gd_status check_list(const gd_optimizer *o, gd_tensors of_net, gd_map *kn
 }
 
 gd_status gd_optimizer_check_within(gd_optimizer *o, gd_module *net) {
-    GD_TRY(gd_optimizer_collect(o));
+    GD_TRY(gd_optimizer_arrange(o));
     if (o->n_parameters == 0 && o->of &&
         !(o->of->module && gd_module_contains(net, o->of->module, 0)))
         return gd_fail(GD_E_ARGUMENT, "the optimizer is that of another module, which is not a "

@@ -125,7 +125,7 @@ static gd_status save_optimizer(gd_object *object, gd_state *state) {
     GD_NO_GRAD;
     GD_SCOPE;
     paths p;
-    GD_TRY(gd_optimizer_collect(o));
+    GD_TRY(gd_optimizer_arrange(o));
     GD_TRY(read_paths(o, &p));
     const gd_status status = save_groups(state, o, &p);
     free_paths(&p);
@@ -205,7 +205,7 @@ static gd_status load_optimizer(gd_object *object, gd_loading *in) {
     GD_SCOPE;
     paths p;
     GD_TRY(check_built(o));
-    GD_TRY(gd_optimizer_collect(o));
+    GD_TRY(gd_optimizer_arrange(o));
     GD_TRY(read_paths(o, &p));
     const gd_status status = load_groups(in, o, &p);
     free_paths(&p);

@@ -24,6 +24,7 @@ static const gd_optimizer_rules *rules_of(const gd_factory *factory) { return fa
 
 static void free_group(gd_optim_group *g) {
     for (int k = 0; k < g->n_parts; k++) gd_optim_part_free(g, &g->parts[k]);
+    gd_optim_group_forget_moves(g);
     gd_release(g->lr);
     gd_release(g->base);
     gd_free(g->parts);

@@ -25,6 +25,8 @@ typedef struct gd_optim_part {
     gd_tensor **gradients, **work; /* during a step: (count), (count, 2 + slots) */
 } gd_optim_part;
 
+typedef struct gd_moves gd_moves;
+
 typedef struct gd_optim_group {
     void *options;
     double lr_value; /* initial */
@@ -33,6 +35,7 @@ typedef struct gd_optim_group {
     gd_tensor *base; /* the base rate of a schedule: f64 of rank 0; NULL until it is used */
     gd_optim_part *parts;
     int n_parts;
+    gd_moves *moves; /* of parameters between parts, not made yet (factors.c); NULL: none */
 } gd_optim_group;
 
 struct gd_optimizer {
@@ -77,6 +80,12 @@ gd_optimizer *gd_optimizer_make_of(const char *site, const gd_factory *factory, 
  * nothing for an optimizer of a list. */
 gd_status gd_optimizer_collect(gd_optimizer *o);
 
+/* gd_optimizer_collect, and moves parameters whose factors were set to their parts (factors.c).
+ * Called before state is made, saved or loaded, and wherever the order of the parts matters. */
+gd_status gd_optimizer_arrange(gd_optimizer *o);
+gd_status gd_optimizer_move(gd_optimizer *o); /* only the second */
+void gd_optim_group_forget_moves(gd_optim_group *g);
+
 /* Whether it has parameters, and all of them are frozen. */
 bool gd_optimizer_is_frozen(const gd_optimizer *o);
 
@@ -86,6 +95,9 @@ gd_status gd_optimizer_check_within(gd_optimizer *o, gd_module *net);
 /* The device of the first parameter of a group; without parameters that on which its module will
  * create them. */
 gd_device *gd_optimizer_device(const gd_optimizer *o, int group);
+
+/* The identity of a parameter; all handles of a variable share its node. */
+const void *gd_optimizer_key(const gd_tensor *parameter);
 
 /* Fails unless the parameters are leaves, or variables of one graph, and not in the optimizer yet.
  * */

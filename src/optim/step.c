@@ -188,7 +188,7 @@ gd_status gd_optimizer_check_step(gd_optimizer *o, const char *what) {
                        "%s: a graph is being built; use gd_minimize in it, or trace the step with "
                        "gd_jit",
                        what);
-    GD_TRY(gd_optimizer_collect(o));
+    GD_TRY(gd_optimizer_arrange(o));
     GD_TRY(check_collected(o, what));
     return o->of ? gd_trace_record_value(&o->object, &o->revision) : GD_OK;
 }
@@ -305,7 +305,7 @@ gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss,
     GD_NO_AUTOCAST;
     const char *wrong = check_minimize(o, loss, options);
     if (wrong) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_minimize: %s", wrong));
-    gd_status ready = gd_optimizer_collect(o);
+    gd_status ready = gd_optimizer_arrange(o);
     if (ready == GD_OK) ready = check_collected(o, "gd_minimize");
     if (ready != GD_OK) return gd_tensor_fail(ready);
     gd_tensor **done = gd_optimizer_room(o);

@@ -53,6 +53,22 @@ static gd_status make_and_release(trial *t) {
 }
 
 static gd_status step_optimizer(trial *t) { return gd_optimizer_step(t->optimizer); }
+
+/* Without state factors can be set again. */
+static void begin_without_state(trial *t) {
+    t->optimizer = gd_optim_sgd(gd_list(t->w[0], t->w[1], t->w[2]), .lr = 0.25);
+    gd_optimizer_add(t->optimizer, gd_list(t->w[3]));
+    CHECK(!gd_failed());
+}
+
+static gd_status step_with_factors(trial *t) {
+    for (int i = 0; i < TENSORS; i++) {
+        gd_status status = gd_optimizer_set_factors(t->optimizer, t->w[i], .lr = i % 3);
+        if (status != GD_OK) return status;
+    }
+    return gd_optimizer_step(t->optimizer);
+}
+
 static gd_status step_schedule(trial *t) { return gd_schedule_step(t->schedule); }
 
 static gd_status clip_by_norm(trial *t) {
@@ -164,6 +180,10 @@ TEST(steps_survive_any_failed_allocation) {
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
         walk_work(&(work){"a step", begin_trial, step_optimizer}, optimizers[i][0],
                   optimizers[i][1]);
+}
+
+TEST(setting_factors_survives_any_failed_allocation) {
+    walk_work(&(work){"a step with factors", begin_without_state, step_with_factors}, "sgd", NULL);
 }
 
 TEST(creating_optimizers_survives_any_failed_allocation) {

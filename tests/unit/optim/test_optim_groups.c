@@ -4,8 +4,10 @@
 #include "backend/test/device.h"
 #include "clean_test.h"
 #include "compare.h"
+#include "draw.h"
 #include "gradus/gradus.h"
 #include "dispatch/factory.h"
+#include "optim/optimizer.h"
 
 static gd_tensor *leaf(double value) { return gd_requires_grad(gd_full(gd_dims(3), value)); }
 static void set_grad(gd_tensor *w, double value) { gd_set_grad(w, gd_full(gd_dims(3), value)); }
@@ -85,6 +87,65 @@ CLEAN_TEST(group_factors_multiply_learning_rate_and_weight_decay) {
     set_grad(w, 1);
     gd_optimizer_step(adam);
     check_fails(gd_optimizer_set_factors(adam, w, .lr = 2), GD_E_STATE, "before the first step");
+}
+
+/* The parts of a group, as lists of the numbers of parameters. */
+enum { PARAMETERS = 9, FACTORS = 4 };
+typedef struct expected_parts {
+    int factor[PARAMETERS], count[PARAMETERS], at[PARAMETERS][PARAMETERS], n;
+} expected_parts;
+
+/* Moves a parameter to the end of the part with the factor. A part without parameters goes. */
+static void move_expected(expected_parts *e, int parameter, int factor) {
+    int to = 0;
+    for (int k = 0; k < e->n; k++)
+        for (int i = 0; i < e->count[k]; i++) {
+            if (e->at[k][i] != parameter) continue;
+            if (e->factor[k] == factor) return;
+            e->count[k]--;
+            memmove(&e->at[k][i], &e->at[k][i + 1], sizeof(int) * (size_t)(e->count[k] - i));
+            i = e->count[k];
+            if (e->count[k] > 0) continue;
+            e->n--;
+            for (int l = k; l < e->n; l++) {
+                e->factor[l] = e->factor[l + 1], e->count[l] = e->count[l + 1];
+                memcpy(e->at[l], e->at[l + 1], sizeof e->at[l]);
+            }
+            k = e->n;
+        }
+    while (to < e->n && e->factor[to] != factor) to++;
+    if (to == e->n) e->factor[e->n] = factor, e->count[e->n++] = 0;
+    e->at[to][e->count[to]++] = parameter;
+}
+
+static void check_parts(const gd_optimizer *o, const expected_parts *e, gd_tensor *const *w) {
+    const gd_optim_group *g = &o->groups[0];
+    CHECK(g->n_parts == e->n);
+    for (int k = 0; k < e->n && k < g->n_parts; k++) {
+        CHECK(g->parts[k].count == e->count[k] && g->parts[k].factors.lr == 1 + e->factor[k]);
+        for (int i = 0; i < e->count[k] && i < g->parts[k].count; i++)
+            CHECK(g->parts[k].parameters[i] == w[e->at[k][i]]);
+    }
+}
+
+/* The order of the parameters decides about the names of their state. */
+CLEAN_TEST(parameters_move_to_the_end_of_the_part_with_their_factors) {
+    draws d = {6};
+    for (int round = 0; round < 300; round++) {
+        GD_SCOPE;
+        gd_tensor *w[PARAMETERS];
+        expected_parts e = {.count = {PARAMETERS}, .n = 1};
+        for (int i = 0; i < PARAMETERS; i++) w[i] = leaf(1), e.at[0][i] = i;
+        gd_optimizer *o = gd_optim_sgd(((gd_tensors){w, PARAMETERS}));
+        for (int moves = draw_below(&d, 40); moves > 0; moves--) {
+            const int i = draw_below(&d, PARAMETERS), factor = draw_below(&d, FACTORS);
+            CHECK(gd_optimizer_set_factors(o, w[i], .lr = 1 + factor) == GD_OK);
+            move_expected(&e, i, factor);
+            if (draw_below(&d, 8) == 0) CHECK(gd_optimizer_arrange(o) == GD_OK);
+        }
+        CHECK(gd_optimizer_arrange(o) == GD_OK);
+        check_parts(o, &e, w);
+    }
 }
 
 /* --- every option of the records -------------------------------------------------------------- */
