@@ -304,6 +304,8 @@ static void run_factors(int n) {
     optimizer = gd_optim_adamw_of(net);
     PART("factors of layers", set_factors(optimizer, p, true));
     PART("step with factors of layers", gd_optimizer_step(optimizer));
+    gd_module_append(net, gd_nn_linear(WIDTH, WIDTH));
+    PART("step with factors of layers and a new layer", gd_optimizer_step(optimizer));
 }
 
 /* An optimizer that finds the parameters of a module by itself, also those that are built later. */

@@ -56,12 +56,25 @@ static gd_status map_places(const gd_optimizer *o, gd_map *places) {
     return GD_OK;
 }
 
+/* A group that is filled again: the module's parameters and their places before. */
+typedef struct refill {
+    gd_optimizer *o;
+    gd_tensors list;
+    int *places;          /* of each in the list */
+    int *part_of;         /* per place: the number of its part */
+    int *first;           /* per part: its first place */
+    gd_optim_part *parts; /* the new parts */
+    int n_parts, n_parameters;
+    gd_tensor **sorted; /* the parameters of the list, sorted by part, and their places */
+    int *sorted_places;
+    int *ends; /* per part: where its parameters end in `sorted` */
+} refill;
+
 /* The part and the index of a place. */
-static gd_optim_part *part_at(const gd_optim_group *g, int place, int *index) {
-    gd_optim_part *part = g->parts;
-    while (place >= part->count) place -= (part++)->count;
-    *index = place;
-    return part;
+static gd_optim_part *part_at(const refill *r, int place, int *index) {
+    const int part = r->part_of[place];
+    *index = place - r->first[part];
+    return &r->o->groups[0].parts[part];
 }
 
 /* Moves the slots of a parameter to its new place. */
@@ -74,16 +87,17 @@ static void move_slots(const gd_optim_group *g, const gd_optim_part *from, int i
     }
 }
 
-/* The step counts of the parameters that a part had before; 0 for new ones. */
-static gd_status copy_steps(const gd_optim_group *g, const gd_optim_part *from, const int *places,
+/* The step counts of the parameters that a part had before; 0 for new ones. `first` is the first
+ * place of that part. */
+static gd_status copy_steps(const gd_optim_part *from, int first, const int *places,
                             gd_optim_part *to) {
     if (!from->steps) return GD_OK;
     double *old = gd_calloc((size_t)from->count + 1, sizeof *old),
            *steps = gd_calloc((size_t)to->count + 1, sizeof *steps);
     gd_status status = old && steps ? gd_copy_out(from->steps, old, (size_t)from->count * 8)
                                     : gd_no_memory(NULL, "for an optimizer");
-    for (int i = 0, index; i < to->count && status == GD_OK; i++)
-        if (places[i] >= 0 && part_at(g, places[i], &index) == from) steps[i] = old[index];
+    for (int i = 0; i < to->count && status == GD_OK; i++)
+        if (places[i] >= 0) steps[i] = old[places[i] - first];
     if (status == GD_OK) {
         GD_EAGER;
         GD_SCOPE;
@@ -99,47 +113,55 @@ static gd_status copy_steps(const gd_optim_group *g, const gd_optim_part *from, 
     return status;
 }
 
-/* A group that is filled again: the module's parameters and their places before. */
-typedef struct refill {
-    gd_optimizer *o;
-    gd_tensors list;
-    int *places;          /* of each in the list */
-    gd_optim_part *parts; /* the new parts */
-    int n_parts, n_parameters;
-    gd_tensor **some; /* workspace: the parameters of one part, and their places */
-    int *some_places;
-} refill;
+/* The number of the part without factors, which new parameters join; if there is none, of a part
+ * behind the others. */
+static int find_plain_part(const gd_optim_group *g) {
+    int k = 0;
+    while (k < g->n_parts &&
+           !(g->parts[k].factors.lr == 1 && g->parts[k].factors.weight_decay == 1))
+        k++;
+    return k;
+}
 
-/* Makes the new part with the parameters of the old part number `k`, and with the new ones if it is
- * the part without factors. k == n_parts: a part for new ones, if there is no part without
- * factors. */
-static gd_status refill_part(refill *r, int k, bool takes_new) {
+/* Sorts the parameters of the list by the parts that they join, and leaves out those of other
+ * groups. */
+static void sort_by_part(refill *r) {
+    const gd_optim_group *g = &r->o->groups[0];
+    const int plain = find_plain_part(g);
+    for (int pass = 0; pass < 2; pass++) { /* counts, then sorts */
+        for (int64_t i = 0; i < r->list.count; i++) {
+            const int place = r->places[i];
+            if (place < 0 && place != IS_NEW) continue;
+            const int to = r->ends[place == IS_NEW ? plain : r->part_of[place]]++;
+            if (pass == 0) continue;
+            r->sorted[to] = r->list.at[i];
+            r->sorted_places[to] = place;
+        }
+        for (int k = 0, n = 0; k <= g->n_parts && pass == 0; k++) {
+            const int count = r->ends[k];
+            r->ends[k] = n;
+            n += count;
+        }
+    }
+}
+
+/* Makes the new part with the parameters of the old part number `k` and those that join it. */
+static gd_status refill_part(refill *r, int k) {
     const gd_optim_group *g = &r->o->groups[0];
     const gd_optim_part *old = k < g->n_parts ? &g->parts[k] : NULL;
-    int count = 0, index;
-    for (int64_t i = 0; i < r->list.count; i++) {
-        const int place = r->places[i];
-        if (place == IS_NEW ? !takes_new : place < 0 || part_at(g, place, &index) != old) continue;
-        r->some[count] = r->list.at[i];
-        r->some_places[count++] = place;
-    }
+    const int from = k ? r->ends[k - 1] : 0, count = r->ends[k] - from;
     if (count == 0) return GD_OK;
     gd_optim_part *part = &r->parts[r->n_parts];
-    GD_TRY(gd_optim_part_make(r->o, g, old ? old->factors : *GD_FACTORS_(), r->some, count, part));
+    GD_TRY(gd_optim_part_make(r->o, g, old ? old->factors : *GD_FACTORS_(), r->sorted + from, count,
+                              part));
     r->n_parts++;
     r->n_parameters += count;
-    return old ? copy_steps(g, old, r->some_places, part) : GD_OK;
+    return old ? copy_steps(old, r->first[k], r->sorted_places + from, part) : GD_OK;
 }
 
 static gd_status refill_parts(refill *r) {
-    const gd_optim_group *g = &r->o->groups[0];
-    bool taken = false;
-    for (int k = 0; k <= g->n_parts; k++) {
-        const bool plain = k == g->n_parts ||
-                           (g->parts[k].factors.lr == 1 && g->parts[k].factors.weight_decay == 1);
-        GD_TRY(refill_part(r, k, plain && !taken));
-        taken |= plain;
-    }
+    sort_by_part(r);
+    for (int k = 0; k <= r->o->groups[0].n_parts; k++) GD_TRY(refill_part(r, k));
     return GD_OK;
 }
 
@@ -147,8 +169,8 @@ static gd_status refill_parts(refill *r) {
 static gd_status note_new(refill *r) {
     int64_t count = 0;
     for (int64_t i = 0; i < r->list.count; i++)
-        if (r->places[i] == IS_NEW) r->some[count++] = r->list.at[i];
-    return gd_optimizer_note_group(r->o, (gd_tensors){r->some, count}, 0);
+        if (r->places[i] == IS_NEW) r->sorted[count++] = r->list.at[i];
+    return gd_optimizer_note_group(r->o, (gd_tensors){r->sorted, count}, 0);
 }
 
 /* Replaces the parts of the group by the new ones, which get the slots. Cannot fail. */
@@ -158,7 +180,7 @@ static void adopt_parts(refill *r, gd_map *places) {
         for (int i = 0, index; i < r->parts[k].count; i++) {
             const int place = gd_map_find(places, r->parts[k].parameters[i]);
             if (place < 0) continue;
-            const gd_optim_part *from = part_at(g, place, &index);
+            const gd_optim_part *from = part_at(r, place, &index);
             move_slots(g, from, index, &r->parts[k], i);
         }
     for (int k = 0; k < g->n_parts; k++) {
@@ -177,26 +199,39 @@ static void adopt_parts(refill *r, gd_map *places) {
     r->o->revision++;
 }
 
-static gd_status refill_group(gd_optimizer *o, gd_tensors list, int *places, gd_map *map) {
-    gd_optim_group *g = &o->groups[0];
-    const size_t most = (size_t)list.count + 1;
-    refill r = {.o = o, .list = list, .places = places};
-    r.parts = gd_calloc((size_t)g->n_parts + 2, sizeof *r.parts);
-    r.some = gd_calloc(most, sizeof *r.some);
-    r.some_places = gd_calloc(most, sizeof *r.some_places);
-    gd_status status = r.parts && r.some && r.some_places ? refill_parts(&r)
-                                                          : gd_no_memory(NULL, "for an optimizer");
-    if (status == GD_OK) status = note_new(&r);
-    gd_free(r.some);
-    gd_free(r.some_places);
-    if (status == GD_OK) {
-        adopt_parts(&r, map);
-        GD_TRY(move_rate(g->lr, gd_optimizer_device(o, 0)));
-        return move_rate(g->base, gd_optimizer_device(o, 0));
+static void list_old_places(refill *r) {
+    const gd_optim_group *g = &r->o->groups[0];
+    for (int k = 0, n = 0; k < g->n_parts; k++) {
+        r->first[k] = n;
+        for (int i = 0; i < g->parts[k].count; i++) r->part_of[n++] = k;
     }
-    for (int k = 0; k < r.n_parts; k++) gd_optim_part_free(g, &r.parts[k]);
-    gd_free(r.parts);
-    return status;
+}
+
+/* `had`: how many parameters the group has. */
+static gd_status refill_group(gd_optimizer *o, gd_tensors list, int *places, gd_map *map, int had) {
+    gd_optim_group *g = &o->groups[0];
+    const size_t most = (size_t)list.count + 1, parts = (size_t)g->n_parts + 2;
+    refill r = {.o = o, .list = list, .places = places};
+    r.parts = gd_calloc(parts, sizeof *r.parts);
+    r.first = gd_calloc(parts, sizeof *r.first);
+    r.ends = gd_calloc(parts, sizeof *r.ends);
+    r.part_of = gd_calloc((size_t)had + 1, sizeof *r.part_of);
+    r.sorted = gd_calloc(most, sizeof *r.sorted);
+    r.sorted_places = gd_calloc(most, sizeof *r.sorted_places);
+    const bool room = r.parts && r.first && r.ends && r.part_of && r.sorted && r.sorted_places;
+    if (room) list_old_places(&r);
+    gd_status status = room ? refill_parts(&r) : gd_no_memory(NULL, "for an optimizer");
+    if (status == GD_OK) status = note_new(&r);
+    if (status == GD_OK) adopt_parts(&r, map);
+    for (int k = 0; k < r.n_parts && status != GD_OK; k++) gd_optim_part_free(g, &r.parts[k]);
+    if (status != GD_OK) gd_free(r.parts);
+    gd_free(r.first);
+    gd_free(r.ends);
+    gd_free(r.part_of);
+    gd_free(r.sorted);
+    gd_free(r.sorted_places);
+    if (status == GD_OK) status = move_rate(g->lr, gd_optimizer_device(o, 0));
+    return status == GD_OK ? move_rate(g->base, gd_optimizer_device(o, 0)) : status;
 }
 
 /* Refills the group unless it has exactly the parameters of the list. */
@@ -211,7 +246,8 @@ static gd_status take_list(gd_optimizer *o, gd_tensors list) {
         known += places[i] >= 0;
         added += places[i] == IS_NEW;
     }
-    if (status == GD_OK && (added > 0 || known < had)) status = refill_group(o, list, places, &map);
+    if (status == GD_OK && (added > 0 || known < had))
+        status = refill_group(o, list, places, &map, had);
     gd_map_free(&map);
     gd_free(places);
     return status;

@@ -241,6 +241,32 @@ CLEAN_TEST(groups_and_factors_stay_when_parameters_come_later) {
     CHECK(!tensors_same_bits(weight, gd_module_tensor(net, "4.weight")));
 }
 
+/* Parameters of several parts, with different counts of steps, before and after a new layer. */
+CLEAN_TEST(state_of_parts_with_factors_moves_with_its_parameter) {
+    GD_SCOPE;
+    gd_module *net =
+        gd_nn_list(gd_nn_linear(2, 2), gd_nn_linear(2, 2), gd_nn_linear(2, 3), gd_nn_linear(2, 1));
+    gd_optimizer *o = gd_optim_adam_of(net);
+    gd_optimizer_set_factors(o, gd_module_tensor(net, "2.weight"), .lr = 2);
+    gd_optimizer_set_factors(o, gd_module_tensor(net, "1.bias"), .lr = 2);
+    gd_optimizer_set_factors(o, gd_module_tensor(net, "3.weight"), .lr = 3);
+    for (int part = 0; part < 4; part++)
+        for (int i = 0; i <= part; i++) train_part(net, o, part);
+    gd_state *before = gd_state_of(o);
+    CHECK(gd_state_count(before) == 1 + 3 * 8);
+    gd_module_append(net, gd_nn_linear(2, 2));
+    train_part(net, o, 4);
+    gd_state *after = gd_state_of(o);
+    CHECK(gd_state_count(after) == 1 + 3 * 10);
+    for (int i = 0; i < gd_state_count(before); i++) {
+        const char *name = gd_state_name(before, i);
+        CHECK_SAYING(tensors_same_bits(gd_state_find(before, name), gd_state_find(after, name)),
+                     "%s", name);
+    }
+    CHECK(gd_item(gd_state_find(after, "1.bias.step")) == 2);
+    CHECK(gd_item(gd_state_find(after, "2.weight.step")) == 3);
+}
+
 /* --- state ------------------------------------------------------------------------------------ */
 
 CLEAN_TEST(state_is_saved_and_loaded_by_the_names_of_the_module) {
