@@ -349,6 +349,7 @@ static const row rows[] = {
     FAILS(gd_sampler_distributed_at),
     FAILS(gd_sampler_from_at),
     {"gd_loader_tell", NULL, QUESTION},
+    {"gd_loader_preparing", NULL, QUESTION},
     {"gd_loader_dataset", NULL, QUESTION},
     {"gd_random_of", NULL, SETTING},
     {"gd_random_word", NULL, SETTING},
