@@ -86,6 +86,9 @@ GD_API gd_status gd_optimizer_set_factors_at(const char *site, gd_optimizer *opt
 
 GD_API int gd_optimizer_group_count(const gd_optimizer *optimizer);
 
+/* The name of its record: "adamw". */
+GD_API const char *gd_optimizer_type(const gd_optimizer *optimizer);
+
 /* --- using them ------------------------------------------------------------------------------- */
 
 /* Updates each parameter by its gradient (gd_tensor_grad). Parameters without a gradient and frozen
@@ -115,6 +118,30 @@ GD_API gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *optimizer,
     GD_WITH_OPTIONS_(gd_optimizer_set_lr_at(GD_HERE, optimizer, lr, GD_GROUP_NUMBER_(__VA_ARGS__)))
 GD_API gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *optimizer, double lr,
                                         const gd_group_number *number);
+
+/* The parameters of a group, in the current scope: those that it has by now. */
+#define gd_optimizer_parameters(optimizer, ...) \
+    GD_WITH_OPTIONS_(gd_optimizer_parameters_at(GD_HERE, optimizer, GD_GROUP_NUMBER_(__VA_ARGS__)))
+GD_API gd_tensors gd_optimizer_parameters_at(const char *site, gd_optimizer *optimizer,
+                                             const gd_group_number *number);
+
+/* The options of the optimizer's record: the name of number `index`, NULL beyond the last; the
+ * value of a group, of a bool 0 or 1, which is NaN if there is no such option or group. The value of
+ * "lr" is the one that was given; gd_optimizer_lr is the rate of the next step. */
+GD_API const char *gd_optimizer_option_name(const gd_optimizer *optimizer, int index);
+GD_API double gd_optimizer_option(const gd_optimizer *optimizer, const char *name, int group);
+/* The tensors that a group keeps for each parameter, under the names with which they are saved:
+ * "exp_avg", "exp_avg_sq", "step"; NULL beyond the last. */
+GD_API const char *gd_optimizer_slot_name(const gd_optimizer *optimizer, int group, int index);
+
+/* Changes options of a group: gd_optimizer_set_options(adam, "weight_decay=0.1", .group = 1). An
+ * option that decides what is kept for each parameter (momentum of 0 or not) can change before the
+ * first step only. A jit whose function takes a step is traced again. */
+#define gd_optimizer_set_options(optimizer, options, ...) \
+    GD_WITH_OPTIONS_(                                     \
+        gd_optimizer_set_options_at(GD_HERE, optimizer, options, GD_GROUP_NUMBER_(__VA_ARGS__)))
+GD_API gd_status gd_optimizer_set_options_at(const char *site, gd_optimizer *optimizer,
+                                             const char *options, const gd_group_number *number);
 
 typedef struct gd_minimize_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});

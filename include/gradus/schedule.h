@@ -37,6 +37,9 @@ extern "C" {
 GD_API gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer *optimizer,
                                        const char *options);
 
+/* The name of its record: "cosine". */
+GD_API const char *gd_schedule_type(const gd_schedule *schedule);
+
 /* Sets the rates for the next step. While a failure is recorded, it does nothing and returns that
  * failure. */
 #define gd_schedule_step(schedule) gd_schedule_step_at(GD_HERE, schedule)

@@ -140,7 +140,11 @@ GD_API gd_status gd_load_state_at(const char *site, const char *path, gd_state_p
 #define gd_state_of(object) gd_state_of_at(GD_HERE, GD_FOR_OBJECT_(object, (void *)(object)))
 #endif
 GD_API gd_state *gd_state_of_at(const char *site, void *object);
-#define gd_read_state(...) gd_read_state_at(GD_HERE, __VA_ARGS__)
+/* The state of several objects, with the names of their parts before those of the state; tensors
+ * have the names of their parts: a state that the program puts together for gd_set_state. */
+GD_API gd_state *gd_state_of_parts_at(const char *site, gd_state_parts parts);
+#define gd_state_of_parts(...) gd_state_of_parts_at(GD_HERE, gd_parts(__VA_ARGS__))
+#define gd_read_state(...)     gd_read_state_at(GD_HERE, __VA_ARGS__)
 GD_API gd_state *gd_read_state_at(const char *site, const char *path);
 
 /* Copies a state into an object, as gd_load_state does. A failure changes nothing. */

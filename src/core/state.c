@@ -296,6 +296,22 @@ gd_state *gd_state_of_at(const char *site, void *object) {
     return state;
 }
 
+gd_state *gd_state_of_parts_at(const char *site, gd_state_parts parts) {
+    GD_CALLED_FROM(site);
+    gd_state *state = NULL;
+    gd_status status = gd_check_traced_access(NULL, "gd_state_of_parts", false);
+    if (status == GD_OK) status = gd_scope_reserve(1);
+    if (status == GD_OK) status = gd_state_collect(parts, &state);
+    if (status != GD_OK) {
+        gd_error_prefix("gd_state_of_parts: ");
+        gd_report(site, status);
+        return NULL;
+    }
+    gd_path_finish(&state->path, false);
+    gd_scope_adopt(&state->object);
+    return state;
+}
+
 gd_status gd_set_state_at(const char *site, void *object, const gd_state *state) {
     GD_LIVE_AT(site, state);
     if (gd_failed()) return gd_error_status();

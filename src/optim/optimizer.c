@@ -262,7 +262,7 @@ bool gd_optimizer_is_frozen(const gd_optimizer *o) {
 
 /* --- learning rates --------------------------------------------------------------------------- */
 
-static gd_status find_group(const gd_optimizer *o, int group, const char *what) {
+gd_status gd_optimizer_check_group(const gd_optimizer *o, int group, const char *what) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "%s: the optimizer is NULL", what);
     if (group < 0 || group >= o->n_groups)
         return gd_fail(GD_E_INDEX, "%s: there is no group %d; the optimizer has %d", what, group,
@@ -274,7 +274,7 @@ gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *o, const gd_group_
     GD_LIVE_AT(site, o);
     number = number ? number : GD_GROUP_NUMBER_();
     GD_CALLED_FROM(site);
-    gd_status status = find_group(o, number->group, "gd_optimizer_lr");
+    gd_status status = gd_optimizer_check_group(o, number->group, "gd_optimizer_lr");
     if (status == GD_OK) status = gd_optimizer_make_lr(o, number->group);
     if (status != GD_OK) return gd_tensor_fail(status);
     gd_tensor *lr = o->groups[number->group].lr;
@@ -301,8 +301,8 @@ static gd_status set_lr_now(gd_optim_group *g, double lr) {
     return GD_OK;
 }
 
-static gd_status set_lr(gd_optimizer *o, int group, double lr) {
-    GD_TRY(find_group(o, group, "gd_optimizer_set_lr"));
+gd_status gd_optimizer_change_lr(gd_optimizer *o, int group, double lr) {
+    GD_TRY(gd_optimizer_check_group(o, group, "gd_optimizer_set_lr"));
     gd_optim_group *g = &o->groups[group];
     if (!(lr >= 0 && lr < INFINITY))
         return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_lr: lr is %g; it must be in [0, inf)", lr);
@@ -322,7 +322,7 @@ gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *o, double lr,
     GD_LIVE_AT(site, o);
     number = number ? number : GD_GROUP_NUMBER_();
     GD_CALLED_FROM(site);
-    return gd_report(site, set_lr(o, number->group, lr));
+    return gd_report(site, gd_optimizer_change_lr(o, number->group, lr));
 }
 
 /* --- user-defined optimizers ------------------------------------------------------------------ */

@@ -50,7 +50,8 @@ struct gd_optimizer {
     /* of a module (of_module.c): the first group has the module's parameters */
     struct gd_module_link *of; /* retained; NULL: the groups are lists */
     unsigned seen;             /* gd_module_changes when they were collected */
-    int revision;              /* changes with the parameters; traces of steps depend on it */
+
+    int revision; /* changes with parameters of the module and options; traces of steps depend on it */
 };
 
 struct gd_update {
@@ -91,6 +92,12 @@ bool gd_optimizer_is_frozen(const gd_optimizer *o);
 
 /* Fails unless all parameters of the optimizer are parameters of the net. */
 gd_status gd_optimizer_check_within(gd_optimizer *o, gd_module *net);
+
+/* Fails unless there is such a group. */
+gd_status gd_optimizer_check_group(const gd_optimizer *o, int group, const char *what);
+
+/* Changes the learning rate of a group, also in a trace. */
+gd_status gd_optimizer_change_lr(gd_optimizer *o, int group, double lr);
 
 /* The device of the first parameter of a group; without parameters that on which its module will
  * create them. */

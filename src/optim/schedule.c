@@ -23,6 +23,11 @@ static const gd_class schedule_class = {
     .name = "schedule", .destroy = destroy_schedule, .state = &gd_schedule_state_rules};
 GD_KNOWN_CLASS(schedule_class)
 
+const char *gd_schedule_type(const gd_schedule *s) {
+    GD_LIVE(s);
+    return s ? s->factory->record.name : "";
+}
+
 const gd_optimizer *gd_schedule_optimizer(const gd_schedule *s) { return s->optimizer; }
 
 /* --- rates ------------------------------------------------------------------------------------ */

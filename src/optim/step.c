@@ -190,7 +190,7 @@ gd_status gd_optimizer_check_step(gd_optimizer *o, const char *what) {
                        what);
     GD_TRY(gd_optimizer_arrange(o));
     GD_TRY(check_collected(o, what));
-    return o->of ? gd_trace_record_value(&o->object, &o->revision) : GD_OK;
+    return gd_trace_record_value(&o->object, &o->revision);
 }
 
 static gd_status take_step(gd_optimizer *o) {

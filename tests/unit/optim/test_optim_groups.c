@@ -40,6 +40,84 @@ static void check_fails(gd_status got, gd_status status, const char *part) {
     gd_clear_error();
 }
 
+CLEAN_TEST(options_and_parameters_of_groups_can_be_read) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1), *b = leaf(1), *c = leaf(1);
+    gd_optimizer *adam = gd_optim_adam(gd_list(a, b), .beta1 = 0.5);
+    gd_optimizer_add(adam, gd_list(c), .weight_decay = 2);
+    const gd_tensors first = gd_optimizer_parameters(adam),
+                     second = gd_optimizer_parameters(adam, .group = 1);
+    CHECK(first.count == 2 && first.at[0] == a && first.at[1] == b);
+    CHECK(second.count == 1 && second.at[0] == c);
+    CHECK(strcmp(gd_optimizer_type(adam), "adam") == 0 &&
+          strcmp(gd_schedule_type(gd_lr_cosine(adam, 5)), "cosine") == 0);
+    CHECK(strcmp(gd_optimizer_option_name(adam, 0), "lr") == 0 &&
+          !gd_optimizer_option_name(adam, 99));
+    CHECK(gd_optimizer_option(adam, "beta1", 1) == 0.5 &&
+          gd_optimizer_option(adam, "weight_decay", 0) == 0 &&
+          gd_optimizer_option(adam, "weight_decay", 1) == 2);
+    CHECK(isnan(gd_optimizer_option(adam, "momentum", 0)) &&
+          isnan(gd_optimizer_option(adam, "lr", 2)));
+    CHECK(strcmp(gd_optimizer_slot_name(adam, 0, 0), "exp_avg") == 0 &&
+          strcmp(gd_optimizer_slot_name(adam, 0, 2), "step") == 0 &&
+          !gd_optimizer_slot_name(adam, 0, 3));
+    gd_optimizer_parameters(adam, .group = 2);
+    CHECK(gd_failed() && says("no group 2"));
+    gd_clear_error();
+}
+
+static gd_tensors step_of(gd_tensors in, void *user) {
+    gd_optimizer *o = user;
+    set_grad(gd_optimizer_parameters(o).at[0], 1);
+    gd_optimizer_step(o);
+    return in;
+}
+
+CLEAN_TEST(options_can_change_between_steps) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1);
+    gd_optimizer *sgd = gd_optim_sgd(gd_list(a), .lr = 0.5);
+    CHECK(gd_optimizer_set_options(sgd, "momentum=0.5") == GD_OK);
+    gd_jit *jit = gd_jit_new(step_of, sgd);
+    gd_jit_call(jit, gd_list(gd_scalar(0)));
+    CHECK(!gd_failed() && first_element(a) == 0.5);
+    CHECK(gd_optimizer_set_options(sgd, "momentum=0") == GD_E_STATE);
+    CHECK(says("cannot change after the first step"));
+    gd_clear_error();
+    CHECK(gd_optimizer_set_options(sgd, "momentum=0.25 lr=1") == GD_OK);
+    gd_jit_call(jit, gd_list(gd_scalar(0)));
+    CHECK(!gd_failed() && first_element(a) == 0.5 - 1.25 && gd_jit_traces(jit) == 2);
+    CHECK(gd_optimizer_set_options(sgd, "lr=-1") == GD_E_ARGUMENT && says("[0, inf)"));
+    gd_clear_error();
+    CHECK(gd_item(gd_optimizer_lr(sgd)) == 1 && gd_optimizer_option(sgd, "momentum", 0) == 0.25);
+}
+
+CLEAN_TEST(changed_options_keep_factors) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1), *b = leaf(1);
+    gd_optimizer *sgd = gd_optim_sgd(gd_list(a, b), .lr = 0.5);
+    CHECK(gd_optimizer_set_factors(sgd, a, .lr = 2, .weight_decay = 0) == GD_OK);
+    CHECK(gd_optimizer_set_options(sgd, "weight_decay=1") == GD_OK);
+    CHECK(gd_optimizer_set_factors(sgd, b, .lr = 0.5) == GD_OK);
+    CHECK(gd_optimizer_parameters(sgd).count == 2);
+    set_grad(a, 0.25), set_grad(b, 1);
+    CHECK(gd_optimizer_step(sgd) == GD_OK);
+    CHECK(first_element(a) == 1 - 2 * 0.5 * 0.25 && first_element(b) == 1 - 0.5 * 0.5 * 2);
+}
+
+CLEAN_TEST(a_program_may_put_the_state_of_an_optimizer_together) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1), *buffer = gd_full(gd_dims(3), 4), *lr = gd_scalar_of(0.5, GD_F64);
+    gd_optimizer *sgd = gd_optim_sgd(gd_list(a), .momentum = 0.5);
+    gd_state *state =
+        gd_state_of_parts(gd_part("0.momentum_buffer", buffer), gd_part("groups.0.lr", lr));
+    CHECK(state && gd_state_count(state) == 2 && gd_state_find(state, "groups.0.lr") == lr);
+    CHECK(gd_set_state(sgd, state) == GD_OK);
+    set_grad(a, 1);
+    CHECK(gd_optimizer_step(sgd) == GD_OK);
+    CHECK(first_element(a) == 1 - 0.5 * 3);
+}
+
 CLEAN_TEST(invalid_groups_fail) {
     GD_SCOPE;
     gd_tensor *a = leaf(1), *b = leaf(1);

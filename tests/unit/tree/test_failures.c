@@ -196,6 +196,7 @@ STATUS(gd_save_state_at, gd_save_state(missing, gd_part("x", make_tensor())))
 STATUS(gd_load_state_at, gd_load_state(missing, gd_part("x", make_tensor())))
 OBJECT(gd_read_state_at, gd_read_state(missing))
 OBJECT(gd_state_of_at, gd_state_of(gd_graph_new()))
+OBJECT(gd_state_of_parts_at, gd_state_of_parts(gd_part("x", gd_graph_new())))
 STATUS(gd_set_state_at, gd_set_state(make_session(), NULL))
 TENSOR(gd_placeholder_at, gd_placeholder(gd_dims(2)))
 TENSOR(gd_variable_at, gd_variable(make_tensor()))
@@ -225,6 +226,9 @@ OBJECT(gd_optimizer_new_at, gd_optimizer_new("no_such_optimizer", gd_list(make_l
 STATUS(gd_optimizer_add_at,
        gd_optimizer_add(gd_optim_sgd(gd_list(make_leaf())), gd_list(make_leaf()), .beta1 = 0.5))
 STATUS(gd_optimizer_add_text_at, gd_optimizer_add_text(NULL, gd_list(make_leaf()), NULL))
+LIST(gd_optimizer_parameters_at, UNKNOWN, gd_optimizer_parameters(NULL))
+STATUS(gd_optimizer_set_options_at,
+       gd_optimizer_set_options(gd_optim_sgd(gd_list(make_leaf())), "no_such_option=1"))
 STATUS(gd_optimizer_set_factors_at,
        gd_optimizer_set_factors(gd_optim_sgd(gd_list(make_leaf())), make_tensor(), .lr = 2))
 STATUS(gd_optimizer_define_at, gd_optimizer_define("nonsense", (gd_optimizer_rules){NULL}))
@@ -487,6 +491,14 @@ static const row rows[] = {
     FAILS(gd_optimizer_add_at),
     FAILS(gd_optimizer_add_text_at),
     FAILS(gd_optimizer_set_factors_at),
+    FAILS(gd_optimizer_set_options_at),
+    FAILS(gd_optimizer_parameters_at),
+    {"gd_optimizer_option_name", NULL, QUESTION},
+    {"gd_optimizer_type", NULL, QUESTION},
+    {"gd_schedule_type", NULL, QUESTION},
+    {"gd_optimizer_option", NULL, QUESTION},
+    {"gd_optimizer_slot_name", NULL, QUESTION},
+    FAILS(gd_state_of_parts_at),
     FAILS(gd_optimizer_define_at),
     FAILS(gd_clip_grad_norm_at),
     FAILS(gd_clip_grad_value_at),
