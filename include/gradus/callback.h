@@ -103,12 +103,17 @@ typedef struct gd_callback_functions {
     void (*destroy)(void *self) GD_DEFAULT_(nullptr);
     /* Checkpoints save and restore the first state_bytes bytes of `self`: numbers, no pointers. */
     size_t state_bytes GD_DEFAULT_(0);
+    /* State of any size, in place of state_bytes: `save` returns u8 of rank 1, or NULL if there is
+     * none (or a failure, which ends the save); `load` gets it when all of a checkpoint was loaded. */
+    gd_tensor *(*save)(void *self)GD_DEFAULT_(nullptr);
+    void (*load)(const gd_tensor *bytes, void *self) GD_DEFAULT_(nullptr);
     const char *name GD_DEFAULT_(nullptr); /* for messages and checkpoints; NULL: "callback" */
 } GD_GIVEN_BY_NAME_ gd_callback_functions;
-#define GD_CALLBACK_FUNCTIONS_(...)                                                            \
-    GD_OPTIONS_(gd_callback_functions,                                                         \
-                (.fit_begin = NULL, .epoch_begin = NULL, .batch_end = NULL, .epoch_end = NULL, \
-                 .fit_end = NULL, .destroy = NULL, .state_bytes = 0, .name = NULL),            \
+#define GD_CALLBACK_FUNCTIONS_(...)                                                              \
+    GD_OPTIONS_(gd_callback_functions,                                                           \
+                (.fit_begin = NULL, .epoch_begin = NULL, .batch_end = NULL, .epoch_end = NULL,   \
+                 .fit_end = NULL, .destroy = NULL, .state_bytes = 0, .save = NULL, .load = NULL, \
+                 .name = NULL),                                                                  \
                 __VA_ARGS__)
 
 #define gd_callback_from(self, ...) \

@@ -130,12 +130,21 @@ static gd_status functions_on(gd_callback *c, gd_event *event) {
     return gd_returned("it", status);
 }
 
+static gd_status save_any(const functions *f, gd_state *state) {
+    gd_tensor *bytes = f->call.save(f->self);
+    if (!bytes || bytes->kind == GD_FAILED) return gd_failed() ? gd_failure() : GD_OK;
+    if (bytes->kind != GD_VALUE || bytes->dtype != GD_U8 || bytes->rank != 1)
+        return gd_fail(GD_E_ARGUMENT, "callback %s: .save must return u8 of rank 1", f->name);
+    return gd_state_put_tensor(state, "bytes", bytes);
+}
+
 /* Saves the bytes of the user's struct. */
 static gd_status functions_save(gd_callback *c, gd_state *state) {
     const functions *f = c->self;
-    if (f->call.state_bytes == 0) return GD_OK;
     GD_EAGER;
     GD_SCOPE;
+    if (f->call.save) return save_any(f, state);
+    if (f->call.state_bytes == 0) return GD_OK;
     gd_tensor *bytes = gd_from_array(gd_dims((int64_t)f->call.state_bytes), GD_U8, f->self);
     return bytes->kind == GD_FAILED ? gd_failure() : gd_state_put_tensor(state, "bytes", bytes);
 }
@@ -148,7 +157,8 @@ typedef struct loaded_bytes {
 
 static void adopt_loaded(void *user, bool loaded) {
     loaded_bytes *a = user;
-    if (loaded)
+    if (loaded && a->functions->call.load) a->functions->call.load(a->bytes, a->functions->self);
+    else if (loaded)
         memcpy(a->functions->self, gd_view_of(a->bytes).data, a->functions->call.state_bytes);
     gd_release(a->bytes);
     gd_free(a);
@@ -156,11 +166,15 @@ static void adopt_loaded(void *user, bool loaded) {
 
 static gd_status functions_load(gd_callback *c, gd_loading *in) {
     functions *f = c->self;
-    if (f->call.state_bytes == 0) return GD_OK;
+    gd_shape shape = gd_dims((int64_t)f->call.state_bytes);
+    gd_dtype dtype = GD_U8;
+    if (f->call.load) {
+        if (!gd_loading_shape(in, "bytes", &shape, &dtype)) return GD_OK; /* it had no state */
+    } else if (f->call.state_bytes == 0) return GD_OK;
     GD_EAGER;
     GD_SCOPE;
     GD_ON_CPU;
-    gd_tensor *bytes = gd_empty(gd_dims((int64_t)f->call.state_bytes), GD_U8);
+    gd_tensor *bytes = gd_empty(shape, GD_U8);
     if (bytes->kind == GD_FAILED) return gd_failure();
     loaded_bytes *a = gd_calloc(1, sizeof *a);
     if (!a) return gd_no_memory(NULL, "for the state of a callback");

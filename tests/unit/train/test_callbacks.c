@@ -390,6 +390,26 @@ CLEAN_TEST(a_program_may_define_callbacks_from_functions) {
     CHECK(m.destroyed == 1);
 }
 
+static gd_tensor *save_text(void *self) {
+    const char *text = self;
+    return *text ? gd_from_array(gd_dims((int64_t)strlen(text)), GD_U8, text) : NULL;
+}
+static void load_text(const gd_tensor *bytes, void *self) {
+    memcpy(self, gd_data((gd_tensor *)(uintptr_t)bytes), (size_t)gd_tensor_numel(bytes));
+}
+
+CLEAN_TEST(a_program_may_save_state_of_any_size) {
+    GD_SCOPE;
+    char longer[20] = "seventeen", other[20] = "", none[20] = "";
+    gd_callback *c = gd_callback_from(longer, .save = save_text, .load = load_text),
+                *to = gd_callback_from(other, .save = save_text, .load = load_text),
+                *empty = gd_callback_from(none, .save = save_text, .load = load_text);
+    copy_state(c, to);
+    CHECK(strcmp(other, "seventeen") == 0);
+    copy_state(empty, to);
+    CHECK(strcmp(other, "seventeen") == 0 && !gd_failed());
+}
+
 static void *open_user_callback(const void *options) {
     const struct { int64_t times; } *o = options;
     user_callback *m = o->times < 9 ? calloc(1, sizeof *m) : NULL;
