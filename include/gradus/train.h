@@ -71,6 +71,9 @@ typedef struct gd_compile_options {
     gd_schedule *schedule_object GD_DEFAULT_(nullptr);
     /* The record of a loss layer ("_loss" may be left out) with options, or a function. */
     const char *loss GD_DEFAULT_(nullptr); /* "cross_entropy label_smoothing=0.1" */
+    /* Or a module that returns the loss: a layer, gd_nn_mse_loss(), or one of the program, which gets
+     * all outputs and then the targets. It must not be a part of the net. */
+    gd_module *loss_module GD_DEFAULT_(nullptr);
     gd_loss_fn loss_function GD_DEFAULT_(nullptr);
     void *loss_user GD_DEFAULT_(nullptr);
     /* Records of metrics with options, separated by commas, and then metric objects. */
@@ -83,12 +86,13 @@ typedef struct gd_compile_options {
     double clip_norm GD_DEFAULT_(0);  /* max_norm of gd_clip_grad_norm; 0: no clipping */
     double clip_value GD_DEFAULT_(0); /* value of gd_clip_grad_value; 0: no clipping */
 } GD_GIVEN_BY_NAME_ gd_compile_options;
-#define GD_COMPILE_OPTIONS_(...)                                                                  \
-    GD_OPTIONS_(gd_compile_options,                                                               \
-                (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,                 \
-                 .schedule_object = NULL, .loss = NULL, .loss_function = NULL, .loss_user = NULL, \
-                 .metrics = NULL, .metric_objects = {NULL, GD_LIST_NOT_GIVEN_},                   \
-                 .precision = "f32", .accumulate = 1, .clip_norm = 0, .clip_value = 0),           \
+#define GD_COMPILE_OPTIONS_(...)                                                   \
+    GD_OPTIONS_(gd_compile_options,                                                \
+                (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,  \
+                 .schedule_object = NULL, .loss = NULL, .loss_module = NULL,       \
+                 .loss_function = NULL, .loss_user = NULL, .metrics = NULL,        \
+                 .metric_objects = {NULL, GD_LIST_NOT_GIVEN_}, .precision = "f32", \
+                 .accumulate = 1, .clip_norm = 0, .clip_value = 0),                \
                 __VA_ARGS__)
 
 /* The net holds the objects. Compiling it again starts with new optimizer state. */

@@ -208,6 +208,28 @@ static gd_status make_loss(gd_training *t, const char *text) {
     return status;
 }
 
+/* A loss module of the program. Weights need its layer with reduction=none: a layer whose function
+ * the program has overridden has none. */
+static gd_status take_loss(gd_training *t, gd_module *loss) {
+    t->loss = gd_retain(loss);
+    const gd_op_attr *attr = NULL;
+    const gd_word *reduction =
+        loss->factory && loss->options
+            ? gd_factory_option(loss->factory, loss->options, "reduction", &attr)
+            : NULL;
+    if (!reduction || attr->type != GD_ATTR_WORD || loss->forward) return GD_OK;
+    if (*reduction == GD_NONE)
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "reduction=none gives more than one number; training needs one: mean or sum");
+    void *options = NULL;
+    GD_TRY(gd_factory_take_options(loss->factory, loss->options, &options));
+    *(gd_word *)gd_factory_option(loss->factory, options, "reduction", NULL) = GD_NONE;
+    const gd_status status = make_layer(loss->factory, options, &t->loss_each);
+    gd_free(options);
+    return status;
+}
+
 /* --- metrics ---------------------------------------------------------------------------------- */
 
 gd_metric *gd_metric_like(const gd_metric *metric) {
@@ -307,8 +329,11 @@ static gd_status check_together(const gd_compile_options *o) {
         return gd_fail(GD_E_ARGUMENT,
                        "the .schedule_object is that of another optimizer; give its optimizer as "
                        ".optimizer_object");
-    if (o->loss && o->loss_function)
-        return gd_fail(GD_E_ARGUMENT, "there is a .loss and a .loss_function; give one of them");
+    GD_TRY_LIVE(o->loss_module, ".loss_module");
+    if (!!o->loss + !!o->loss_module + !!o->loss_function > 1)
+        return gd_fail(GD_E_ARGUMENT, "there is a %s and a %s; give one of them",
+                       o->loss ? ".loss" : ".loss_module",
+                       o->loss_function ? ".loss_function" : ".loss_module");
     if (!optimizer && (o->clip_norm > 0 || o->clip_value > 0 || o->accumulate > 1))
         return gd_fail(
             GD_E_ARGUMENT,
@@ -414,6 +439,7 @@ static gd_status read_options(gd_training *t, gd_module *net, const gd_compile_o
         !(t->scale = gd_retain(gd_loss_scale_new())))
         return gd_failure();
     if (o->loss) GD_TRY(make_loss(t, o->loss));
+    if (o->loss_module) GD_TRY(take_loss(t, o->loss_module));
     t->loss_function = o->loss_function;
     t->loss_user = o->loss_user;
     if (o->metrics) GD_TRY(make_metrics(t, o->metrics));

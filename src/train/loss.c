@@ -58,7 +58,8 @@ static gd_status check_outputs(const gd_batch_result *r, int64_t outputs) {
  * its required inputs need besides the targets. */
 static gd_status call_layer(gd_module *layer, const gd_batch_result *r, gd_tensor **loss) {
     gd_tensor *in[MAX_LOSS_INPUTS];
-    int64_t outputs = layer->factory->record.n_required - r->targets.count;
+    int64_t outputs = r->outputs.count; /* of a module of the program */
+    if (layer->factory) outputs = layer->factory->record.n_required - r->targets.count;
     if (outputs < 1) outputs = 1;
     GD_TRY(check_outputs(r, outputs));
     int64_t n = 0;

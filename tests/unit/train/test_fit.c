@@ -10,6 +10,39 @@
 
 /* --- compile ---------------------------------------------------------------------------------- */
 
+static gd_tensors half_forward(gd_tensors in, void *self) {
+    (void)self;
+    return gd_listed(gd_mul(gd_cross_entropy(in.at[0], in.at[1]), gd_scalar(0.5)));
+}
+
+/* A layer gives the same bits as its name, and a module of the program those of its function. */
+TEST(the_loss_may_be_a_module) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *nets[4];
+    for (int i = 0; i < 4; i++) {
+        nets[i] = make_net();
+        if (i == 0) gd_compile(nets[i], .optimizer = "sgd", .loss = "cross_entropy");
+        if (i == 1)
+            gd_compile(nets[i], .optimizer = "sgd", .loss_module = gd_nn_cross_entropy_loss());
+        if (i == 2) gd_compile(nets[i], .optimizer = "sgd", .loss_function = half_loss);
+        if (i == 3)
+            gd_compile(nets[i], .optimizer = "sgd",
+                       .loss_module = gd_module_new_at(GD_HERE, half_forward, 0,
+                                                       &(gd_module_options){.type = "half"}));
+        gd_fit(nets[i], gd_list(x, y), .epochs = 2, .seed = 1, QUIET,
+               .class_weights =
+                   i < 2 ? gd_from_array(gd_dims(3), GD_F32, ((float[]){1, 2, 3})) : NULL);
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    }
+    CHECK(largest_difference(nets[0], nets[1]) == 0 && largest_difference(nets[2], nets[3]) == 0);
+    CHECK(largest_difference(nets[0], nets[2]) > 0);
+    CHECK(gd_compile(nets[0], .loss = "mse", .loss_module = gd_nn_mse_loss()) == GD_E_ARGUMENT &&
+          says("there is a .loss and a .loss_module"));
+    gd_clear_error();
+}
+
 CLEAN_TEST(compile_errors_list_the_valid_names) {
     GD_SCOPE;
     gd_module *net = make_net();
