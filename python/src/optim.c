@@ -159,6 +159,121 @@ static PyObject *core_optimizer_add(PyObject *module, PyObject *args) {
     gdpy_cancel(&c);
     return good ? Py_NewRef(Py_None) : NULL;
 }
+/* _optimizer_params(self, group): its parameters as a list. */
+static PyObject *core_optimizer_params(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *self;
+    int group;
+    if (!PyArg_ParseTuple(args, "Oi", &self, &group)) return NULL;
+    gd_optimizer *o = gdpy_handle(self, GDPY_OPTIMIZER, "self");
+    if (!o) return NULL;
+    gdpy_call c;
+    gdpy_open(&c);
+    const gd_tensors list =
+        gd_optimizer_parameters_at(c.site, o, &(gd_group_number){.group = group});
+    PyObject *params = gd_failed() ? gdpy_raise() : PyList_New((Py_ssize_t)list.count);
+    for (int64_t i = 0; params && i < list.count; i++) {
+        PyObject *p = gdpy_wrap_known(list.at[i]);
+        if (!p) Py_CLEAR(params);
+        else PyList_SetItem(params, (Py_ssize_t)i, p);
+    }
+    gdpy_cancel(&c);
+    return params;
+}
+
+/* _optimizer_options(self, group): {name of the record: number}. */
+static PyObject *core_optimizer_options(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *self;
+    int group;
+    if (!PyArg_ParseTuple(args, "Oi", &self, &group)) return NULL;
+    gd_optimizer *o = gdpy_handle(self, GDPY_OPTIMIZER, "self");
+    PyObject *dict = o ? PyDict_New() : NULL;
+    const char *name;
+    for (int i = 0; dict && (name = gd_optimizer_option_name(o, i)); i++) {
+        PyObject *value = PyFloat_FromDouble(gd_optimizer_option(o, name, group));
+        if (!value || PyDict_SetItemString(dict, name, value) < 0) Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+/* _optimizer_set(self, options, group): options as a dict of the record's names. */
+static PyObject *core_optimizer_set(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *self, *options;
+    int group;
+    if (!PyArg_ParseTuple(args, "OO!i", &self, (PyObject *)&PyDict_Type, &options, &group))
+        return NULL;
+    gd_optimizer *o = gdpy_handle(self, GDPY_OPTIMIZER, "self");
+    PyObject *text = o ? group_text(options) : NULL;
+    const char *utf8 = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    PyObject *done = NULL;
+    if (utf8) {
+        gdpy_call c;
+        gdpy_open(&c);
+        done = gdpy_end_status(
+            &c, gd_optimizer_set_options_at(c.site, o, utf8, &(gd_group_number){.group = group}));
+    }
+    Py_XDECREF(text);
+    return done;
+}
+
+/* _optimizer_slots(self, group): the names of what is kept for each parameter. */
+static PyObject *core_optimizer_slots(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *self;
+    int group;
+    if (!PyArg_ParseTuple(args, "Oi", &self, &group)) return NULL;
+    gd_optimizer *o = gdpy_handle(self, GDPY_OPTIMIZER, "self");
+    PyObject *list = o ? PyList_New(0) : NULL;
+    const char *name;
+    for (int i = 0; list && (name = gd_optimizer_slot_name(o, group, i)); i++) {
+        PyObject *text = PyUnicode_FromString(name);
+        if (!text || PyList_Append(list, text) < 0) Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+/* --- clipping --------------------------------------------------------------------------------- */
+
+static PyObject *core_clip_grad_norm(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *params;
+    double max_norm;
+    gd_clip_options o = *GD_CLIP_OPTIONS_();
+    int fails;
+    if (!PyArg_ParseTuple(args, "O!ddp", (PyObject *)&PyTuple_Type, &params, &max_norm,
+                          &o.norm_type, &fails))
+        return NULL;
+    o.error_if_nonfinite = fails;
+    gdpy_call c;
+    gdpy_open(&c);
+    gd_tensors list;
+    if (!list_from(params, &list)) return gdpy_cancel(&c);
+    gdpy_release_gil(&c);
+    return gdpy_end(&c, gd_clip_grad_norm_at(c.site, list, max_norm, &o));
+}
+
+static PyObject *core_clip_grad_value(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *params;
+    double value;
+    if (!PyArg_ParseTuple(args, "O!d", (PyObject *)&PyTuple_Type, &params, &value)) return NULL;
+    gdpy_call c;
+    gdpy_open(&c);
+    gd_tensors list;
+    if (!list_from(params, &list)) return gdpy_cancel(&c);
+    gdpy_release_gil(&c);
+    return gdpy_end_status(&c, gd_clip_grad_value_at(c.site, list, value));
+}
+
+static PyObject *core_is_tracing(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return PyBool_FromLong(gd_is_tracing());
+}
+
 static PyObject *core_schedule_step(PyObject *module, PyObject *self) {
     (void)module;
     gd_schedule *s = gdpy_handle(self, GDPY_SCHEDULE, "self");
@@ -174,6 +289,13 @@ PyMethodDef gdpy_optim_functions[] = {
     {"_optimizer_lr", core_optimizer_lr, METH_VARARGS, NULL},
     {"_optimizer_set_lr", core_optimizer_set_lr, METH_VARARGS, NULL},
     {"_optimizer_add", core_optimizer_add, METH_VARARGS, NULL},
+    {"_optimizer_params", core_optimizer_params, METH_VARARGS, NULL},
+    {"_optimizer_options", core_optimizer_options, METH_VARARGS, NULL},
+    {"_optimizer_set", core_optimizer_set, METH_VARARGS, NULL},
+    {"_optimizer_slots", core_optimizer_slots, METH_VARARGS, NULL},
+    {"_clip_grad_norm", core_clip_grad_norm, METH_VARARGS, NULL},
+    {"_clip_grad_value", core_clip_grad_value, METH_VARARGS, NULL},
+    {"_is_tracing", core_is_tracing, METH_NOARGS, NULL},
     {"_schedule_step", core_schedule_step, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -11,6 +11,7 @@
  *   eps float = 1e-10              in [0, inf): added to the root that is divided by
  *   maximize bool = false          maximizes instead of minimizing
  *   caffe AdaGrad
+ *   python Adagrad(lr, lr_decay, weight_decay, initial_accumulator_value=initial_accumulator, eps)
  */
 static void adagrad_slots(const void *options, gd_slot_needs *needs) {
     const gd_optim_adagrad_options *o = options;

@@ -36,6 +36,7 @@ static void adam_step(gd_update *u, const gd_adam_step_options *o, bool amsgrad,
  *   amsgrad bool = false     divides by the root of the largest mean so far
  *   maximize bool = false    maximizes instead of minimizing
  *   caffe Adam
+ *   python Adam(lr, beta1, beta2, eps, weight_decay, amsgrad)
  */
 static void adam_slots(const void *options, gd_slot_needs *needs) {
     add_moments(((const gd_optim_adam_options *)options)->amsgrad, needs);
@@ -60,6 +61,7 @@ static void adam_update(gd_update *u) {
  *   weight_decay float = 0.01  in [0, inf): times lr and the parameter, subtracted from it
  *   amsgrad bool = false      divides by the root of the largest mean so far
  *   maximize bool = false     maximizes instead of minimizing
+ *   python AdamW(lr, beta1, beta2, eps, weight_decay, amsgrad)
  */
 static void adamw_slots(const void *options, gd_slot_needs *needs) {
     add_moments(((const gd_optim_adamw_options *)options)->amsgrad, needs);

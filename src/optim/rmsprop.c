@@ -12,6 +12,7 @@
  *   centered bool = false    divides by the root of the variance
  *   maximize bool = false    maximizes instead of minimizing
  *   caffe RMSProp
+ *   python RMSprop(lr, alpha, eps, weight_decay, momentum, centered)
  */
 static void rmsprop_slots(const void *options, gd_slot_needs *needs) {
     const gd_optim_rmsprop_options *o = options;

@@ -25,6 +25,7 @@ static gd_tensor *elapsed_share(gd_tensor *step, int64_t steps) {
  *   steps int = 0           in [0, inf): how many these are
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   python ConstantLR(factor, total_iters=steps)
  */
 static gd_tensor *constant_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_constant_options *o = options;
@@ -38,6 +39,7 @@ static gd_tensor *constant_rate(const void *options, gd_tensor *step, gd_tensor 
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
  *   caffe step
+ *   python StepLR(step_size=size, gamma)
  */
 static gd_status step_check(const void *options) {
     const gd_lr_step_options *o = options;
@@ -58,6 +60,7 @@ static gd_tensor *step_rate(const void *options, gd_tensor *step, gd_tensor *bas
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
  *   caffe multistep
+ *   python MultiStepLR(milestones, gamma)
  */
 static gd_status multistep_check(const void *options) {
     const gd_lr_multistep_options *o = options;
@@ -83,6 +86,7 @@ static gd_tensor *multistep_rate(const void *options, gd_tensor *step, gd_tensor
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
  *   caffe exp
+ *   python ExponentialLR(gamma)
  */
 static gd_status exponential_check(const void *options) {
     const gd_lr_exponential_options *o = options;
@@ -103,6 +107,7 @@ static gd_tensor *exponential_rate(const void *options, gd_tensor *step, gd_tens
  *   steps int = 5           in [1, inf): how many steps
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   python LinearLR(start_factor=start, end_factor=end, total_iters=steps)
  */
 static gd_tensor *linear_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_linear_options *o = options;
@@ -116,6 +121,7 @@ static gd_tensor *linear_rate(const void *options, gd_tensor *step, gd_tensor *b
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
  *   caffe poly
+ *   python PolynomialLR(total_iters=steps, power)
  */
 static gd_tensor *polynomial_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_polynomial_options *o = options;
@@ -137,6 +143,7 @@ static gd_tensor *half_cosine(gd_tensor *from, gd_tensor *to, gd_tensor *share) 
  *   min_lr float = 0        in [0, inf): the lowest rate
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   python CosineAnnealingLR(T_max=steps, eta_min=min_lr)
  */
 static gd_status cosine_check(const void *options) {
     const gd_lr_cosine_options *o = options;
@@ -158,6 +165,7 @@ static gd_tensor *cosine_rate(const void *options, gd_tensor *step, gd_tensor *b
  *   final_div_factor float = 1e4  in (0, inf): the last rate is the first one divided by this
  *   warmup int = 0                in [0, inf): steps of warm-up
  *   warmup_start float = 0        in [0, 1]: the part of the base rate that warm-up starts from
+ *   python OneCycleLR(total_steps=steps, pct_start=rise, anneal_strategy=anneal, div_factor, final_div_factor)
  */
 static gd_status one_cycle_check(const void *options) {
     const gd_lr_one_cycle_options *o = options;

@@ -11,6 +11,7 @@
  *   weight_decay float = 0   in [0, inf): times the parameter, added to the gradient
  *   maximize bool = false    maximizes instead of minimizing
  *   caffe SGD
+ *   python SGD(lr, momentum, dampening, weight_decay, nesterov)
  */
 static gd_status sgd_check(const void *options) {
     const gd_optim_sgd_options *o = options;

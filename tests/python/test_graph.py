@@ -13,10 +13,6 @@ except ImportError:
     np = None
 
 
-def optimizer(name, *args, **options):
-    return type(name, (_core.Optimizer,), {"__init__": _core._records("optimizer")[name][1]})(*args, **options)
-
-
 class Clean(unittest.TestCase):
     """Leaves no object of the library behind."""
 
@@ -97,7 +93,7 @@ class Graphs(Clean):
             x = gd.placeholder((None, 2), name="x")
             w, count = gd.variable(gd.ones(2), name="w"), gd.variable(gd.zeros(()), name="n", trainable=False)
             loss = ((x @ w) ** 2).sum()
-            train = gd.minimize(optimizer("Adam", graph.variables, lr=0.1), loss, clip_norm=1.0)
+            train = gd.minimize(gd.optim.Adam(graph.variables, lr=0.1), loss, clip_norm=1.0)
             counted = gd.assign(count, count + 1)
             with gd.after(counted):
                 late = x * 2

@@ -27,16 +27,6 @@ def line():
     return inspect.currentframe().f_back.f_lineno
 
 
-class Optimizers:
-    """The optimizers of the library as classes."""
-
-    def __getattr__(self, name):
-        return type(name, (_core.Optimizer,), {"__init__": _core._records("optimizer")[name][1]})
-
-
-optim = Optimizers()
-
-
 class Clean(unittest.TestCase):
     """Leaves no object of the library behind."""
 
@@ -380,13 +370,13 @@ class Training(Clean):
 
     def train(self, make, steps=5):
         w = self.net()
-        opt = optim.Adamw(w, lr=0.05)
+        opt = gd.optim.AdamW(w, lr=0.05)
 
         def step(x, y):
-            _core._optimizer_zero_grad(opt)
+            opt.zero_grad()
             loss = gd.cross_entropy(gd.relu(x @ w[0]) @ w[1], y)
             loss.backward()
-            _core._optimizer_step(opt)
+            opt.step()
             return loss
 
         run = make(step)
