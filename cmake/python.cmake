@@ -70,6 +70,7 @@ add_custom_target(gradus_python_files ALL DEPENDS ${CMAKE_BINARY_DIR}/python/sta
 # The command beside the package, as in a wheel.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/bin ${CMAKE_BINARY_DIR}/python/gradus)
 file(CREATE_LINK ../../bin ${CMAKE_BINARY_DIR}/python/gradus/bin SYMBOLIC)
+include(cmake/python_stubs.cmake)
 
 # --- wheels (pyproject.toml) --------------------------------------------------------------------
 # What a wheel holds is the component "python": the module and the library side by side in gradus/, the CUDA backend,

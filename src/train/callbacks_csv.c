@@ -24,6 +24,7 @@
  * written after its checkpoint and appends. If the disk is full, rows are lost with a warning and
  * training continues.
  *   every int = 0   in [0, inf): steps between additional rows, which have no validation values; 0: none
+ *   python CSVLog
  */
 
 /* A string that grows. */

@@ -26,6 +26,7 @@ static gd_status need_optimizer(const gd_event *event) {
  *   cooldown int = 0               in [0, inf): epochs after a change of the rate that are not counted
  *   min_lr float = 0               in [0, inf): lower bound of the rates
  *   mode {auto, min, max} = auto   whether small or large values are good; auto: small for losses, errors, mae, mse and perplexity, else large
+ *   python ReduceLROnPlateau(monitor, factor, patience)
  */
 
 typedef struct plateau {

@@ -18,6 +18,7 @@
  *   min_delta float = 0            in [0, inf): the smallest change that counts as an improvement
  *   mode {auto, min, max} = auto   whether small or large values are good; auto: small for losses, errors, mae, mse and perplexity, else large
  *   restore_best bool = true       restores the weights of the best epoch when the run ends
+ *   python EarlyStopping(monitor, min_delta, patience, mode, restore_best_weights=restore_best)
  */
 
 typedef struct early_stopping {
@@ -119,6 +120,7 @@ static gd_status early_stopping_on(gd_callback *c, gd_event *event) {
 /*callback stop_on_nan
  * Ends the run with a failure when the loss or a gradient is not finite. The step is not applied;
  * the batch runs again eagerly, and the message names the first layer that returned such a value.
+ *   python StopOnNaN
  */
 static gd_status stop_on_nan_on(gd_callback *c, gd_event *event) {
     (void)c;

@@ -23,6 +23,7 @@
  *   every int = 0        in [0, inf): steps between additional values, tagged "step/loss"; 0: none
  *   histograms int = 0   in [0, inf): epochs between histograms; 0: none
  *   graph bool = true    write the graph of the net after the first batch
+ *   python TensorBoard(log_dir=dir)
  */
 
 typedef struct board {

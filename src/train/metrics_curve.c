@@ -27,6 +27,7 @@
  *   ignore_index int = -100     targets with this class number do not count
  *   logits bool = true          outputs are logits; false: probabilities
  *   label string = none         its name in histories; none: "auc"
+ *   python AUC
  */
 static void auc_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
     const gd_metric_auc_options *o = gd_metric_options(m);

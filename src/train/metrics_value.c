@@ -26,6 +26,7 @@ static gd_tensor *mean_error(gd_metric *m) {
 /*metric mae
  * The mean absolute error of all elements.
  *   label string = none   its name in histories; none: "mae"
+ *   python MAE
  */
 static void mae_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
     add_error(m, output, target, weight, false);
@@ -35,6 +36,7 @@ static gd_tensor *mae_value(gd_metric *m) { return mean_error(m); }
 /*metric mse
  * The mean squared error of all elements.
  *   label string = none   its name in histories; none: "mse"
+ *   python MSE
  */
 static void mse_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
     add_error(m, output, target, weight, true);
@@ -44,6 +46,7 @@ static gd_tensor *mse_value(gd_metric *m) { return mean_error(m); }
 /*metric rmse
  * The root of the mean squared error of all elements.
  *   label string = none   its name in histories; none: "rmse"
+ *   python RMSE
  */
 static void rmse_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
     add_error(m, output, target, weight, true);
