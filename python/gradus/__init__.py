@@ -47,15 +47,24 @@ else:  # and the interpreter the last
 from gradus._core import __version__ as __version__
 from gradus._modes import *  # noqa: F401,F403
 
+if TYPE_CHECKING:
+    from gradus import callbacks as callbacks, metrics as metrics, onnx as onnx, optim as optim, profiler as profiler
+    from gradus import tensorboard as tensorboard
+    import gradus.nn.utils as _nn_utils
+    from gradus._files import load as load, save as save
+    from gradus._state import load_state as load_state, save_state as save_state
+
 e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 
-_submodules = ("data", "linalg", "nn", "torch", "transforms", "zoo")
+_submodules = (
+    "callbacks", "data", "linalg", "metrics", "nn", "onnx", "optim", "profiler", "tensorboard", "torch", "transforms", "zoo")
 _lazy = {  # names whose module is imported when they are first used
     **dict.fromkeys(("Jit", "jit"), "_jit"),
     **dict.fromkeys((
         "Graph", "Session", "after", "call_op", "cond", "define_op", "foldl", "gradients", "minimize", "name_scope",
         "named", "placeholder", "scan", "variable", "while_loop"), "_graphs"),
     **dict.fromkeys(("Function", "gradcheck", "hessian", "hvp", "jacobian", "jvp", "recompute", "vjp"), "_autograd"),
+    **dict.fromkeys(("load", "save"), "_files"), **dict.fromkeys(("load_state", "save_state"), "_state"),
 }
 
 

@@ -400,7 +400,12 @@ static int start(PyObject *module) {
         gdpy_objects_init(module) < 0 || gdpy_tree_init(module) < 0 || gdpy_jit_init(module) < 0 ||
         gdpy_autograd_init(module) < 0 || gdpy_graph_init(module) < 0 ||
         gdpy_data_init(module) < 0 || PyModule_AddFunctions(module, gdpy_module_functions) < 0 ||
-        PyModule_AddFunctions(module, gdpy_optim_functions) < 0)
+        PyModule_AddFunctions(module, gdpy_optim_functions) < 0 ||
+        PyModule_AddFunctions(module, gdpy_state_functions) < 0 ||
+        PyModule_AddFunctions(module, gdpy_train_functions) < 0 ||
+        PyModule_AddFunctions(module, gdpy_watch_functions) < 0 ||
+        PyModule_AddFunctions(module, gdpy_onnx_functions) < 0 ||
+        PyModule_AddFunctions(module, gdpy_record_functions) < 0)
         return -1;
     if (PyModule_AddStringConstant(module, "__version__", gd_version()) < 0) return -1;
     if (PyModule_AddFunctions(module, gdpy_file_functions) < 0) return -1;

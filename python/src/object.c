@@ -14,7 +14,7 @@ static const char *const names[GDPY_CLASSES] = {
     [GDPY_DATASET] = "gradus._core.Dataset",   [GDPY_TRANSFORM] = "gradus._core.Transform",
     [GDPY_SAMPLER] = "gradus._core.Sampler",   [GDPY_LOADER] = "gradus._core.Loader",
     [GDPY_GRAPH] = "gradus._core.Graph",       [GDPY_SESSION] = "gradus._core.Session",
-    [GDPY_HISTORY] = "gradus._core.History",
+    [GDPY_HISTORY] = "gradus._core.History",   [GDPY_BOARD] = "gradus._core.Board",
 };
 enum { PREFIX = sizeof "gradus._core." - 1 };
 

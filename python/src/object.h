@@ -27,6 +27,7 @@ typedef enum gdpy_class {
     GDPY_GRAPH,
     GDPY_SESSION,
     GDPY_HISTORY,
+    GDPY_BOARD,
     GDPY_CLASSES,
 } gdpy_class;
 
@@ -81,6 +82,10 @@ PyObject *gdpy_end_optimizer(gdpy_call *call, PyObject *self, gd_optimizer *opti
 bool gdpy_parameters_from(gdpy_call *call, PyObject *o, gdpy_parameters *to);
 /* Ends the constructor of a layer or a net: moves it to the device and dtype of the call. */
 PyObject *gdpy_end_module(gdpy_call *call, PyObject *self, gd_module *module);
+
+/* Functions of _core for training: state.c, train.c, watch.c, onnx.c, record.c. */
+extern PyMethodDef gdpy_state_functions[], gdpy_train_functions[], gdpy_watch_functions[],
+    gdpy_onnx_functions[], gdpy_record_functions[];
 
 /* --- functions of programs that the library calls (callback.c) -------------------------------- */
 

@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator, NamedTuple
 
 from gradus import _core
 from gradus._core import Tensor
+from gradus._train import Trainable
 
 
 class Parameter(Tensor):
@@ -65,7 +66,7 @@ class RemovableHandle:
 _PRIVATE = frozenset(("_parts", "_hooks", "_not_saved", "_arguments", "_added", "_overrides"))
 
 
-class Module(_core.Module):
+class Module(Trainable, _core.Module):
     """A part of a network: parameters, buffers, other modules, and a function `forward`.
 
         class Net(gd.nn.Module):
@@ -474,8 +475,10 @@ class Module(_core.Module):
     # --- text ---------------------------------------------------------------------------------------
 
     def summary(self, *inputs: Any) -> str:
-        """A table of layers with output shapes, parameters and multiply-adds, for inputs like these."""
-        text: str = _core._module_summary(self, inputs)
+        """A table of layers with output shapes, parameters and multiply-adds, for inputs like these: tensors, or shapes
+        as tuples of ints, of floats."""
+        text: str = _core._module_summary(self, tuple(
+            _core.zeros(i) if isinstance(i, tuple) and i and all(isinstance(n, int) for n in i) else i for i in inputs))
         return text
 
     def extra_repr(self) -> str:
@@ -504,7 +507,7 @@ class Module(_core.Module):
         """What the dict has beside the parts."""
         parts = self._load()
         return {name: value for name, value in self.__dict__.items()
-                if name not in parts and name not in ("_parts", "_hooks")}
+                if name not in parts and name not in ("_parts", "_hooks", "_training")}
 
     def _copy_attributes(self, to: Module) -> None:
         to.__dict__.update(_copy.deepcopy(self._attributes()))
