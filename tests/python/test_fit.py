@@ -140,6 +140,12 @@ class Fit(unittest.TestCase):
             h.plot(os.path.join(folder, "curve.svg"))
             with open(os.path.join(folder, "curve.svg")) as file:
                 self.assertIn("<svg", file.read())
+        sys.modules["matplotlib"] = None  # it cannot be imported
+        try:
+            with self.assertRaisesRegex(ImportError, "curve.svg"):
+                h.plot()
+        finally:
+            del sys.modules["matplotlib"]
 
     def test_the_net_is_traced_once_for_each_shape(self):
         quiet(self.net, epochs=3, batch_size=30)

@@ -38,6 +38,16 @@ class Files(unittest.TestCase):
         loaded.fit(x, gd.arange(5), verbose=0)
         self.assertNotEqual(loaded.state_dict()["fc.bias"].tolist(), before)
 
+    @unittest.skipUnless(hasattr(gd, "Session"), "gradus.Session is not there")
+    def test_a_session_is_saved_from_its_symbols(self):
+        with gd.Graph() as graph:
+            x = gd.placeholder((None, 3), name="x")
+            y = gd.relu(x) * 2.0
+        gd.onnx.save(gd.Session(graph), self.path, x, outputs=y)
+        self.assertEqual(gd.onnx.load(self.path)(gd.tensor([[-1.0, 2.0, 3.0]])).tolist(), [[0, 4, 6]])
+        with self.assertRaisesRegex(TypeError, "outputs"):
+            gd.onnx.save(gd.Session(graph), self.path, x)
+
     def test_mistakes(self):
         net = Net()
         for call, kind, text in [(lambda: gd.onnx.save(net, self.path), TypeError, "inputs are needed"),

@@ -55,11 +55,32 @@ lstm = gd.nn.LSTM(4, 8, num_layers=2, batch_first=True)
 names: list[str] = [name for name, p in net.named_parameters() if p.requires_grad]
 gd.nn.init.kaiming_normal_(net.head.weight, nonlinearity="relu")
 resnet: gd.nn.Module = gd.zoo.resnet18(num_classes=10)
+
+classifier = gd.nn.Sequential(gd.nn.Linear(4, 3))
+classifier.compile(optimizer="adamw lr=0.01", loss="cross_entropy", metrics=["accuracy"])
+history = classifier.fit(gd.randn(6, 4), gd.arange(6) % 3, epochs=2, verbose=0, callbacks=[gd.callbacks.EarlyStopping("loss")])
+last: float = history.history["loss"][-1]
+opt = gd.optim.AdamW(classifier.parameters(), lr=1e-3, betas=(0.9, 0.99))
+scheduler = gd.optim.lr_scheduler.CosineAnnealingLR(opt, T_max=10, warmup=2)
+one = gd.optim.lr_scheduler.OneCycleLR(opt, 0.1, total_steps=100)
+for group in opt.param_groups:
+    group["lr"] = 0.1
+accuracy = gd.metrics.Accuracy()
+accuracy.update(classifier(gd.randn(6, 4)), gd.arange(6) % 3)
+value: float = accuracy.value().item()
+gd.save_state("x.safetensors", net=classifier)
+gd.onnx.save(classifier, "x.onnx", gd.randn(1, 4))
+gd.nn.utils.clip_grad_norm_(classifier.parameters(), 1.0)
+with gd.profiler.profile() as profile:
+    pass
 '''
 MISTAKES = ['gd.jit(lambda x: x, strict=True)', 'gd.placeholder((None,), name=3)', 'gd.relu()',
             'gd.conv2d(x, x, strides=2)', 'gd.mse_loss(x, x, reduction="median")', 'x.no_such_method()',
             'gd.no_such_function(x)', 'gd.zeros("2,3")', 'gd.nn.Linear(3)', 'gd.nn.Conv2d(1, 2, 3, strides=2)',
-            'gd.nn.MSELoss(reduction="median")', 'gd.nn.NoLayer()']
+            'gd.nn.MSELoss(reduction="median")', 'gd.nn.NoLayer()', 'gd.optim.SGD()', 'gd.optim.AdamW([x], beta=1)',
+            'gd.metrics.Accuracy(axes=1)', 'gd.callbacks.EarlyStopping(patience="2")', 'gd.nn.Linear(2, 2).fit(x, epoch=3)']
+
+TRAINING = ("optim", "callbacks", "metrics", "onnx", "tensorboard", "profiler", "_train", "_fit", "_state", "_progress")
 
 package = os.path.dirname(os.path.dirname(gradus.__file__))
 environment = {**os.environ, "MYPYPATH": package, "PYTHONPATH": package}
@@ -87,7 +108,8 @@ with tempfile.TemporaryDirectory() as folder:
                           env=environment, cwd=folder, capture_output=True, text=True)
     check("stubtest", done.returncode == 0, done.stdout + done.stderr)
     done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir",
-                           os.path.join(folder, "cache"), "-p", "gradus.nn", "-p", "gradus.zoo"], env=environment, cwd=folder,
+                           os.path.join(folder, "cache"), "-p", "gradus.nn", "-p", "gradus.zoo",
+                           *(part for name in TRAINING for part in ("-p", "gradus." + name))], env=environment, cwd=folder,
                           capture_output=True, text=True)
     check("the package", done.returncode == 0, done.stdout + done.stderr)
     code, output = mypy(folder, PROGRAM)
