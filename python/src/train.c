@@ -148,6 +148,7 @@ static gd_status write_progress(const char *text, bool final, void *user) {
 static bool receiver_from(PyObject *o, receiver *to) {
     int redraws, colour, utf8;
     memset(to, 0, sizeof *to);
+    if (!PyTuple_Check(o)) return PyErr_SetString(PyExc_TypeError, "expected a tuple"), false;
     if (!PyArg_ParseTuple(o, "Opppi", &to->write, &redraws, &colour, &utf8, &to->receiver.width))
         return false;
     to->receiver.write = write_progress;
@@ -244,6 +245,8 @@ static bool read_fit_options(fit_arguments *f, PyObject *names) {
     f->o.progress = (gd_progress)progress;
     f->o.interrupt = interrupt;
     f->o.jit = jit;
+    if (weights != Py_None && !gdpy_is_tensor(weights))
+        return PyErr_SetString(PyExc_TypeError, "class_weights must be a Tensor"), false;
     if (weights != Py_None) f->o.class_weights = gdpy_tensor_of(weights);
     if (function != Py_None) {
         f->step.function = function;

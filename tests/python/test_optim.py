@@ -311,6 +311,24 @@ class Schedulers(unittest.TestCase):
                 call()
 
 
+class TorchNames(unittest.TestCase):
+    def test_programs_that_move_find_the_names(self):
+        import gradus.torch as torch
+        import gradus.torch.optim as optim
+        from gradus.torch.optim.lr_scheduler import StepLR
+        from gradus.torch.utils.tensorboard import SummaryWriter
+
+        self.assertIs(torch.optim.AdamW, gd.optim.AdamW)
+        self.assertIs(optim.SGD, gd.optim.SGD)
+        self.assertIs(StepLR, lrs.StepLR)
+        self.assertIs(optim.lr_scheduler.LambdaLR, lrs.LambdaLR)
+        self.assertIs(SummaryWriter, gd.tensorboard.SummaryWriter)
+        self.assertIs(torch.nn.utils.clip_grad_norm_, gd.nn.utils.clip_grad_norm_)
+        self.assertIn("AdamW", dir(optim))
+        with self.assertRaises(AttributeError):
+            torch.no_such_name
+
+
 @unittest.skipUnless(hasattr(gd, "jit"), "gradus.jit is not there")
 class Compiled(unittest.TestCase):
     def run_steps(self, compiled, what):

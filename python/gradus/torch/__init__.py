@@ -60,4 +60,14 @@ nan = inf - inf
 Size = tuple
 strided, contiguous_format, preserve_format, channels_last = "strided", "contiguous", "preserve", "channels_last"
 
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name == "optim":
+            import importlib
+
+            return importlib.import_module("gradus.torch.optim")
+        raise AttributeError(f"module 'gradus.torch' has no attribute '{name}'")
+
+
 del TYPE_CHECKING, annotations

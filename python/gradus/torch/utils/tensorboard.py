@@ -1,0 +1,2 @@
+"""torch.utils.tensorboard: the writer of gradus.tensorboard."""
+from gradus.tensorboard import SummaryWriter as SummaryWriter
