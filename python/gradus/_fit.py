@@ -162,6 +162,15 @@ def _jit(net: Any, jit: bool | None) -> bool:
     return bool(net.__dict__.get("_training", {}).get("jit", True)) if jit is None else jit
 
 
+def _check_compiled(net: Any, what: str, step: Any = None) -> None:
+    training = net.__dict__.get("_training", {})
+    if "loss" not in training:
+        raise _core.StateError(f"{what}: the {type(net).__name__} is not compiled; call "
+                               'net.compile(optimizer="adam", loss="cross_entropy") first')
+    if what == "fit" and training["loss"] is None and step is None:
+        raise _core.StateError(f"fit: the {type(net).__name__} was compiled without a loss; give compile a loss, or fit a step")
+
+
 def _callback_list(callbacks: Any) -> tuple[Any, ...]:
     if callbacks is None:
         return ()
@@ -182,6 +191,7 @@ def fit(net: Any, x: Any, y: Any, *, batch_size: int | None, epochs: int | None,
 
     from gradus import _progress
 
+    _check_compiled(net, "fit", step)
     batch = 32 if batch_size is None else batch_size
     data = _Data(net, x, y, sample_weight)
     if batch_size is not None and isinstance(data.object, _core.Loader):
@@ -221,6 +231,8 @@ def evaluate(net: Any, x: Any, y: Any, *, batch_size: int | None, verbose: Any, 
              return_dict: bool, jit: bool | None) -> Any:
     """Module.evaluate."""
     from gradus import _progress
+
+    _check_compiled(net, "evaluate")
 
     batch = 32 if batch_size is None else batch_size
     mode, receiver = _progress.choose(verbose)

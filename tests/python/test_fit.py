@@ -120,8 +120,14 @@ class Compile(unittest.TestCase):
                 ({"schedule": plateau(gd.optim.SGD(net))}, TypeError, "callback")]:
             with self.assertRaisesRegex(kind, text):
                 net.compile(**options)
-        with self.assertRaisesRegex(RuntimeError, "compile"):
+        with self.assertRaisesRegex(RuntimeError, r"the Net is not compiled; call net.compile"):
             quiet(make_net())
+        with self.assertRaisesRegex(RuntimeError, r"evaluate: the Net is not compiled"):
+            make_net().evaluate(X, Y)
+        self.assertEqual(make_net().predict(X).shape, (SAMPLES, CLASSES))
+        net.compile("sgd")
+        with self.assertRaisesRegex(RuntimeError, "without a loss"):
+            quiet(net)
 
 
 class Fit(unittest.TestCase):
