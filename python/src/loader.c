@@ -4,7 +4,6 @@
  * loader's collate function takes the numbers of a batch to Python, where a Source (gradus/data/_source.py)
  * makes the batch: here, or in a worker process. So the library's workers, order, position and state serve
  * both kinds, and fit takes both. Each batch takes the GIL once. */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,25 +14,29 @@
 /* --- threads ---------------------------------------------------------------------------------- */
 
 static _Thread_local bool is_worker; /* a thread of the library, which has Python from us */
-static pthread_key_t state_key;
+
+/* The destructors of C++'s thread_local variables, which run before the system clears the keys in which
+ * Python keeps its thread states. NULL where the C library has none. */
+extern int __cxa_thread_atexit_impl(void (*destroy)(void *), void *object, void *library)
+    __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
 
 /* A worker keeps one thread state from its first batch to its end: it is created once, and what a dataset
  * stores in a threading.local stays there. */
 static void end_thread(void *state) {
     if (!gdpy_alive()) return;
-    /* The system has cleared Python's own key already, so `state` is no longer that of this thread. */
-    const PyGILState_STATE other = PyGILState_Ensure();
-    PyThreadState_Clear(state);
-    PyThreadState_Delete(state);
-    PyGILState_Release(other);
+    PyEval_RestoreThread(state);
+    PyGILState_Release(PyGILState_UNLOCKED);
 }
 static PyGILState_STATE enter_worker(void) {
-    if (!PyGILState_GetThisThreadState()) {
-        PyGILState_Ensure();
-        pthread_setspecific(state_key, PyEval_SaveThread());
-        is_worker = true;
-    }
-    return gdpy_enter();
+    if (PyGILState_GetThisThreadState()) return gdpy_enter();
+    const PyGILState_STATE state = gdpy_enter();
+    is_worker = true;
+    if (!__cxa_thread_atexit_impl) return state;
+    PyThreadState *kept = PyThreadState_Get();
+    if (__cxa_thread_atexit_impl(end_thread, kept, &__dso_handle) != 0) return state;
+    gdpy_enter(); /* once more: the state stays when the batch is made */
+    return PyGILState_UNLOCKED;
 }
 
 /* --- sources ---------------------------------------------------------------------------------- */
@@ -423,7 +426,6 @@ static PyMethodDef functions[] = {
 };
 
 int gdpy_data_init(PyObject *module) {
-    if (pthread_key_create(&state_key, end_thread) != 0) return PyErr_NoMemory(), -1;
     if (PyModule_AddFunctions(module, functions) < 0) return -1;
     if (PyModule_AddFunctions(module, gdpy_segment_functions) < 0) return -1;
     return PyModule_AddFunctions(module, gdpy_data_functions);
