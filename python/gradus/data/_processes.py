@@ -104,6 +104,7 @@ def run_worker(connection: Any, payload: bytes, number: int) -> None:
     import signal
     from multiprocessing import reduction
 
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that trains, which ends this process
     _core.set_num_threads(1)
     memory = _Memory()
@@ -272,8 +273,15 @@ class Pool:
             if context is None or isinstance(context, str):
                 context = multiprocessing.get_context(context or "forkserver")
             payload = self._payload()
-            for number in range(self.count):
-                self.processes.append(_Process(context, payload, number))
+            import signal
+
+            # The library's threads block signals, and processes inherit that: multiprocessing's own needs SIGCHLD.
+            mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+            try:
+                for number in range(self.count):
+                    self.processes.append(_Process(context, payload, number))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             self._free.extend(self.processes)
 
     def _payload(self) -> bytes:
