@@ -148,6 +148,15 @@ class Datasets(unittest.TestCase):
         self.assertTrue(_core._dataset_made(scaled))
         self.assertTrue(bool((scaled[1][0] == (Digits(4)[1][0] * 2 - 1) / 0.5).all()))
 
+    def test_random_numbers_reach_datasets_inside_of_others(self):
+        inner = Numbers(6)
+        for data in (Subset(inner, [3, 1]), ConcatDataset([inner, inner]), inner.map(lambda s: s), StackDataset(inner, inner),
+                     inner.filter(lambda s: s[1] > 2), inner.transform(T.Lambda(lambda x: x))):
+            first, *_ = next(iter(DataLoader(data, 2, seed=1)))
+            rows = first[0] if isinstance(first, tuple) else first
+            self.assertTrue(all(0 <= r < 1 for r in rows[:, 1].tolist()))  # -1: none
+            data[0]  # outside of a loader
+
     def test_transforms_of_a_built_in_dataset_stay_in_the_library_if_they_can(self):
         chain = T.Compose([T.RandomCrop(28, padding=2), T.Normalize(0.1, 0.3)])
         inside = Digits(12, transform=chain)
@@ -287,11 +296,11 @@ class Batches(unittest.TestCase):
 
             def __getitem__(self, i):
                 image = Image.new("RGB", (5, 4), (i, 0, 9)) if Image else np.zeros((3, 4, 5), np.uint8)
-                return np.full((2, 2), i, dtype=np.float64), np.int64(i), np.float32(i), image
+                return np.full((2, 2), i, dtype=np.float64), np.int64(i), np.float32(i), image, np.float64(i), np.bool_(i), np.str_("a")
 
-        a, b, c, d = next(iter(DataLoader(Arrays(), batch_size=3)))
+        a, b, c, d, e, f, g = next(iter(DataLoader(Arrays(), batch_size=3)))
         self.assertEqual((a.dtype, a.shape, b.dtype, c.dtype, d.shape), (gd.float64, (3, 2, 2), gd.int64, gd.float32, (3, 3, 4, 5)))
-        self.assertEqual(plain(c), [0, 1, 2])
+        self.assertEqual((plain(c), e.dtype, f.dtype, g), ([0, 1, 2], gd.float64, gd.bool, ["a"] * 3))
 
     def test_a_collate_function_and_its_numbers(self):
         def collate(samples):
@@ -714,9 +723,9 @@ class Ends(unittest.TestCase):
                 gc.collect()
                 return i
 
-        for _ in range(20):
+        for _ in range(8):
             holder = Holder()
-            holder.me, holder.loader = holder, DataLoader(Collects(64), 2, num_workers=2)
+            holder.me, holder.loader = holder, DataLoader(Collects(16), 2, num_workers=2)
             holder.it = iter(holder.loader)
             next(holder.it)
             del holder

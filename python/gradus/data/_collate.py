@@ -7,10 +7,15 @@ from gradus import _core
 from gradus._core import Tensor
 
 
+_PLAIN = frozenset((bool, int, float, str, bytes, tuple, list, dict))
+
+
 def is_array(o: Any) -> bool:
     """Whether a value of a sample is an array: of NumPy, PyTorch, PIL or another library."""
+    if type(o) in _PLAIN:
+        return False
     return isinstance(o, Tensor) or (
-        not isinstance(o, (int, float, str, bytes, tuple, list, dict, type))
+        not isinstance(o, (str, bytes, tuple, list, dict, type)) and (not isinstance(o, (int, float)) or hasattr(o, "dtype"))
         and (hasattr(o, "__dlpack__") or hasattr(o, "__array__") or hasattr(o, "__array_interface__")))
 
 
@@ -37,6 +42,8 @@ def as_tensor(o: Any) -> Tensor:
     """A tensor of a tensor, an array or an image."""
     if isinstance(o, Tensor):
         return o
+    if isinstance(o, float):  # NumPy's float64 is one of Python's, too
+        return _core.as_tensor(o, dtype=str(getattr(o, "dtype", "float32")))
     return from_image(o) if is_image(o) else _core.as_tensor(o)
 
 

@@ -47,7 +47,7 @@ class Dataset:
 
     def filter(self, function: Callable[[Any], Any]) -> Subset:
         """The samples for which function(sample) is true. Reads all samples once, now."""
-        return Subset(self, [i for i in range(len(self)) if function(self[i])])  # type: ignore[arg-type]
+        return Subset(self, [i for i in range(len(self)) if function(_random.get_sample(self, i))])  # type: ignore[arg-type]
 
     def transform(self, *transforms: Any, field: int = 0) -> Dataset:
         """Applies these transforms to one tensor of each sample."""
@@ -328,7 +328,7 @@ class Subset(_Combined):
         return len(self.indices)
 
     def _python_get(self, index: int) -> Any:
-        return self.dataset[self.indices[index]]
+        return _random.get_sample(self.dataset, self.indices[index])
 
     def _first(self) -> Any:
         return self.dataset
@@ -360,7 +360,7 @@ class ConcatDataset(_Combined):
     def _python_get(self, index: int) -> Any:
         for d in self.datasets:
             if index < len(d):
-                return d[index]
+                return _random.get_sample(d, index)
             index -= len(d)
         raise _core.IndexError("the datasets have become shorter")
 
@@ -383,7 +383,7 @@ class StackDataset(_Combined):
         return len(self.datasets[0])
 
     def _python_get(self, index: int) -> Any:
-        return tuple(d[index] for d in self.datasets)
+        return tuple(_random.get_sample(d, index) for d in self.datasets)
 
     def _first(self) -> Any:
         return self.datasets[0]
@@ -398,7 +398,7 @@ class _Mapped(_Combined):
         return len(self.dataset)
 
     def _python_get(self, index: int) -> Any:
-        return _apply(self.function, self.dataset[index])
+        return _apply(self.function, _random.get_sample(self.dataset, index))
 
     def _first(self) -> Any:
         return self.dataset
@@ -416,7 +416,7 @@ class _Transformed(_Combined):
         return len(self.dataset)
 
     def _python_get(self, index: int) -> Any:
-        sample = self.dataset[index]
+        sample = _random.get_sample(self.dataset, index)
         parts = list(sample) if isinstance(sample, (tuple, list)) else [sample]
         for transform in self.transforms:
             parts[self.field] = _apply(transform, parts[self.field])

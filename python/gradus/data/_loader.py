@@ -6,7 +6,7 @@ from typing import Any, Callable, Iterator
 
 from gradus import _core
 from gradus.data._collate import Collate, convert
-from gradus.data._datasets import IterableDataset, is_built
+from gradus.data._datasets import is_built
 from gradus.data._samplers import Order, RandomSampler, SequentialSampler, seed_of
 from gradus.data._source import Fetcher, Source
 
@@ -31,6 +31,12 @@ def _length(o: Any, what: str) -> int:
         raise TypeError(f"the {what} is a {type(o).__name__}, which has no length; it needs __len__ and __getitem__"
                         if what == "dataset" else f"the {what} is a {type(o).__name__}, which has no length") from None
     return n
+
+
+def _is_stream(dataset: Any) -> bool:
+    if any(cls.__name__ == "IterableDataset" for cls in type(dataset).__mro__):  # PyTorch's, too
+        return True
+    return hasattr(dataset, "__iter__") and not (hasattr(dataset, "__len__") and hasattr(type(dataset), "__getitem__"))
 
 
 class _Part(_core.Loader):
@@ -86,8 +92,7 @@ class DataLoader(_Part):
         self._pad, self._kinds = (pad, pad_value), (targets, weights)
         self._epoch, self._resume = 0, False  # the next epoch; it begins in its middle
         self._active: weakref.ref[_Iterator] | None = None
-        self._stream = isinstance(dataset, IterableDataset) or (
-            hasattr(dataset, "__iter__") and not (hasattr(dataset, "__len__") and hasattr(type(dataset), "__getitem__")))
+        self._stream = _is_stream(dataset)
         self._check(timeout)
         if not self._stream and not hasattr(type(dataset), "__getitem__"):
             raise TypeError(f"the dataset is a {type(dataset).__name__}; it needs __len__ and __getitem__")

@@ -82,3 +82,10 @@ def takes_rng(function: Any) -> bool:
     """Whether a function has an argument `rng`."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     return code is not None and "rng" in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+
+
+def get_sample(dataset: Any, index: int) -> Any:
+    """A sample of any dataset; a __getitem__ with an argument `rng` gets the random numbers."""
+    if takes_rng(type(dataset).__getitem__):
+        return dataset.__getitem__(index, rng=get_sample_rng())
+    return dataset[index]

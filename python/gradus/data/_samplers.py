@@ -222,14 +222,15 @@ class Order:
 
     def table(self, epoch: int, seed: int) -> list[Any]:
         """The numbers of the samples in an epoch; for a batch sampler lists of them."""
+        found = self._tables.get(epoch)
+        if found is not None:  # without the lock, which a fork could find taken
+            return found
         with self._lock:
             found = self._tables.get(epoch)
             if found is None:
                 given = order_of(self.sampler, seed, epoch)
                 found = [[int(i) for i in batch] for batch in given] if self.batches else [int(i) for i in given]
-                for old in [e for e in self._tables if e != epoch - 1]:
-                    del self._tables[old]
-                self._tables[epoch] = found
+                self._tables = {e: t for e, t in self._tables.items() if e == epoch - 1} | {epoch: found}
             return found
 
     def set(self, epoch: int, table: list[Any]) -> None:

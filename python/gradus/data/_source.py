@@ -54,15 +54,12 @@ class Fetcher:
         self.dataset, self.collate = dataset, collate
         self.single = single  # no batches: samples as they are
         self.num_workers, self.seed = num_workers, seed
-        self.rng = _random.takes_rng(type(dataset).__getitem__)
 
     def sample(self, number: int, key: int) -> Any:
         """One sample. An exception names it."""
         _random.begin_sample(key, number)
         try:
-            if self.rng:
-                return self.dataset.__getitem__(number, rng=_random.get_sample_rng())
-            return self.dataset[number]
+            return _random.get_sample(self.dataset, number)
         except Exception as failure:
             if isinstance(failure, StopIteration):  # it would end the training loop
                 failure = RuntimeError("__getitem__ raised StopIteration")
