@@ -133,9 +133,9 @@ static gd_tensors preparing_get(int64_t index, gd_random *random, void *self) {
 static gd_tensors preparing_collate(const gd_tensors *samples, int64_t count, void *user) {
     (void)user;
     const gd_loader_position at = gd_loader_preparing();
-    int64_t numbers[2] = {0, 100 * at.epoch + at.batch};
-    read_ints(samples[count - 1].at[0], numbers, 1);
-    return gd_listed(gd_from_array(gd_dims(2), GD_I64, numbers));
+    int64_t both[2] = {0, 100 * at.epoch + at.batch};
+    read_ints(samples[count - 1].at[0], both, 1);
+    return gd_listed(gd_from_array(gd_dims(2), GD_I64, both));
 }
 
 CLEAN_TEST(functions_of_a_loader_know_the_batch_that_is_prepared) {
