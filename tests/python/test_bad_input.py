@@ -4,6 +4,7 @@ GRADUS_TEST_FULL=1 runs for an hour, or for GRADUS_FUZZ_SECONDS. GRADUS_FUZZ_SEE
 when it fails."""
 import ctypes
 import gc
+import inspect
 import os
 import random
 import resource
@@ -120,6 +121,26 @@ def functions():
                 cls = {"layer": _core.Module, "optimizer": _core.Optimizer, "schedule": _core.Schedule,
                        "metric": _core.Metric, "callback": _core.Callback, "transform": _core.Transform}[kind]
                 yield name, (lambda *args, _cls=cls, _init=init, **names: _init(_cls.__new__(_cls), *args, **names))
+
+
+    for name in sorted(dir(gd.nn)):
+        cls = getattr(gd.nn, name)
+        if isinstance(cls, type) and issubclass(cls, gd.nn.Module):
+            yield "nn." + name, made_and_called(cls)
+    for name in sorted(dir(gd.nn.init)):
+        function = getattr(gd.nn.init, name)
+        if callable(function) and name[-1] == "_" and name[0] != "_":
+            yield "nn.init." + name, function
+
+
+def made_and_called(cls):
+    """A function that makes a module of the first arguments and calls it with the others."""
+    def function(*args, **named):
+        half = (len(args) + 1) // 2
+        cls(*args[:half], **named)(*args[half:])
+
+    function.__text_signature__ = ", ".join(n for n in inspect.signature(cls.__init__).parameters if n != "self")
+    return function
 
 
 def call(rng, name, function, names):
