@@ -284,6 +284,9 @@ GD_API const char *gd_module_name_of(gd_module *module, const gd_tensor *tensor,
                                      size_t size);
 /* "conv2d", or the .type of gd_module_new. */
 GD_API const char *gd_module_type(const gd_module *module);
+/* A number that changes when any module of the process gets or loses a part: who has read a tree need
+ * not read it again while the number is the same. */
+GD_API unsigned gd_module_changes(void);
 /* The options of a layer of this name: const gd_nn_linear_options *o = gd_layer_options(layer, "linear").
  * They belong to the layer, and have sizes that its first call has inferred. NULL: it is another module. */
 GD_API const void *gd_layer_options(const gd_module *layer, const char *name);

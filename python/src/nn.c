@@ -424,6 +424,11 @@ static PyObject *core_module_parts(PyObject *module, PyObject *self) {
     return list;
 }
 
+static PyObject *core_module_changes(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return PyLong_FromUnsignedLong(gd_module_changes());
+}
+
 /* _module_set(self, kind, name, object): adds or replaces a part; kind "remove" removes it. */
 static PyObject *core_module_set(PyObject *module, PyObject *args) {
     (void)module;
@@ -664,6 +669,7 @@ PyMethodDef gdpy_module_functions[] = {
     {"_module_override", core_module_override, METH_O, NULL},
     {"_module_forward", WITH_NAMES(core_module_forward), NULL},
     {"_module_parts", core_module_parts, METH_O, NULL},
+    {"_module_changes", core_module_changes, METH_NOARGS, NULL},
     {"_module_set", core_module_set, METH_VARARGS, NULL},
     {"_module_append", core_module_append, METH_VARARGS, NULL},
     {"_module_train", core_module_train, METH_VARARGS, NULL},

@@ -90,9 +90,7 @@ typedef struct gd_module_link {
 gd_module_link *gd_module_link_to(gd_module *module);
 void gd_module_link_release(gd_module_link *link); /* accepts NULL */
 
-/* Changes when any module of the process gets or loses a part: who has read a tree need not read
- * it again while the number is the same. */
-unsigned gd_module_changes(void);
+/* After a change that gd_module_changes counts. */
 void gd_module_changed(void);
 
 /* An empty module in the current scope; NULL: no memory, the failure is recorded. `type` is

@@ -216,6 +216,20 @@ class Parts(unittest.TestCase):
             with self.assertRaisesRegex(NotImplementedError, "is not called; call its modules"):
                 container(gd.ones(1))
 
+    def test_children_may_be_replaced_while_they_are_listed(self):
+        net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), Small(2, outputs=2))
+        seen = []
+        for name, child in net.named_children():
+            seen.append(name)
+            if isinstance(child, nn.ReLU):
+                setattr(net, name, nn.Tanh())
+        for module in net.modules():
+            for name, child in module.named_children():
+                if isinstance(child, nn.Linear):
+                    setattr(module, name, nn.Identity())
+        self.assertEqual((seen, [type(m).__name__ for m in net]), (["0", "1", "2"], ["Identity", "Tanh", "Small"]))
+        self.assertEqual([n for n, _ in net.named_parameters()], ["2.scale"])
+
     def test_set_submodule_and_reset_parameters(self):
         net = nn.Sequential(Small(), nn.Linear(2, 2))
         net.set_submodule("0.fc1", nn.Linear(3, 5, bias=False))

@@ -63,7 +63,7 @@ class RemovableHandle:
         self.remove()
 
 
-_PRIVATE = frozenset(("_parts", "_hooks", "_not_saved", "_arguments", "_added", "_overrides"))
+_PRIVATE = frozenset(("_parts", "_hooks", "_not_saved", "_arguments", "_added", "_overrides", "_seen"))
 
 
 class Module(Trainable, _core.Module):
@@ -103,12 +103,16 @@ class Module(Trainable, _core.Module):
     def _load(self) -> dict[str, str]:
         """The kinds of all parts by their names, after their objects were put into the dict."""
         own = self.__dict__
-        parts = {}
+        now = _core._module_changes()
+        if own.get("_seen") == now:
+            known: dict[str, str] = own["_parts"]
+            return known
+        parts: dict[str, str] = {}
         for kind, name, part in _core._module_parts(self):
             parts[name] = kind
             if name not in own or own[name] is not part:
                 own[name] = part
-        own["_parts"] = parts
+        own["_parts"], own["_seen"] = parts, now
         return parts
 
     def __getattr__(self, name: str) -> Any:
@@ -239,14 +243,20 @@ class Module(Trainable, _core.Module):
     def named_modules(self, memo: set[Module] | None = None, prefix: str = "",
                       remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
         """This module and all below it, with their paths, each once."""
-        memo = set() if memo is None else memo
-        if self in memo:
-            return
-        if remove_duplicate:
-            memo.add(self)
-        yield prefix, self
-        for name, child in self.named_children():
-            yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+        return iter(self._walk(prefix, remove_duplicate, set() if memo is None else memo, []))
+
+    def _walk(self, path: str, once: bool, seen: set[Module], found: list[tuple[str, Module]]) -> list[tuple[str, Module]]:
+        if self in seen:
+            return found
+        if once:
+            seen.add(self)
+        found.append((path, self))
+        for name, kind in self._load().items():
+            if kind == "child":
+                child = self.__dict__[name]
+                if child is not None:
+                    child._walk(f"{path}.{name}" if path else name, once, seen, found)
+        return found
 
     def modules(self) -> Iterator[Module]:
         """This module and all below it, each once."""
@@ -507,7 +517,7 @@ class Module(Trainable, _core.Module):
         """What the dict has beside the parts."""
         parts = self._load()
         return {name: value for name, value in self.__dict__.items()
-                if name not in parts and name not in ("_parts", "_hooks", "_training")}
+                if name not in parts and name not in ("_parts", "_hooks", "_seen", "_training")}
 
     def _copy_attributes(self, to: Module) -> None:
         to.__dict__.update(_copy.deepcopy(self._attributes()))

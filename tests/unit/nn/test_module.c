@@ -158,6 +158,17 @@ TEST(options_of_layers_can_be_read_and_numbers_changed) {
     CHECK_MESSAGE("sequential is no layer");
 }
 
+TEST(a_number_tells_whether_trees_have_changed) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_sequential(gd_nn_relu());
+    const unsigned before = gd_module_changes();
+    gd_module_forward(net, gd_ones(gd_dims(2)));
+    gd_module_eval(net);
+    CHECK(gd_module_changes() == before);
+    gd_module_append(net, gd_nn_relu());
+    CHECK(gd_module_changes() != before);
+}
+
 static gd_tensors add_dropped(gd_tensors in, void *user) {
     return gd_listed(gd_module_forward((gd_module *)user, in.at[0]));
 }
