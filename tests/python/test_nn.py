@@ -47,6 +47,16 @@ class Pair(nn.Module):
         return {"y": y, "more": [y + 1, (extra, "text", None, 3)]}
 
 
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(2, 2), Small()
+        self.blocks = [self.a, self.b.fc1]
+        self.table = {"w": self.a.weight}
+        self.outside = [nn.Linear(1, 1)]
+        self.__dict__["me"] = self
+
+
 Point = namedtuple("Point", "x y")
 
 
@@ -496,6 +506,21 @@ class States(unittest.TestCase):
         del net
         gc.collect()
         self.assertEqual(other(x).shape, (1, 2))
+
+    def test_copies_of_attributes_that_refer_to_the_tree(self):
+        net = Named()
+        for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+            self.assertIs(other.blocks[0], other.a)
+            self.assertIs(other.blocks[1], other.b.fc1)
+            self.assertIs(other.table["w"], other.a.weight)
+            self.assertIs(other.me, other)
+            self.assertIsNot(other.a, net.a)
+            self.assertIsNot(other.outside[0], net.outside[0])
+        both = copy.deepcopy([net, net.a.weight])
+        self.assertIs(both[0].a.weight, both[1])
+        shallow = copy.copy(net)
+        self.assertIs(shallow.a, net.a)
+        self.assertEqual(list(shallow.state_dict()), list(net.state_dict()))
 
     def test_pickle(self):
         net = nn.Sequential(Small(), nn.BatchNorm1d(2, momentum=None), nn.LSTM(2, 3, batch_first=True))

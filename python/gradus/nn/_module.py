@@ -7,6 +7,7 @@ objects stand in the dict of the parent, so that `net.conv` costs what any attri
 from __future__ import annotations
 
 import copy as _copy
+from _thread import _local
 from collections import OrderedDict
 from typing import Any, Callable, Iterator, NamedTuple
 
@@ -63,6 +64,7 @@ class RemovableHandle:
         self.remove()
 
 
+_copying = _local()
 _PRIVATE = frozenset(("_parts", "_hooks", "_not_saved", "_arguments", "_added", "_overrides", "_seen"))
 
 
@@ -520,14 +522,25 @@ class Module(Trainable, _core.Module):
                 if name not in parts and name not in ("_parts", "_hooks", "_seen", "_training")}
 
     def _copy_attributes(self, to: Module) -> None:
-        to.__dict__.update(_copy.deepcopy(self._attributes()))
+        """Completes a clone that the library has made; that of __deepcopy__ gets its attributes there."""
+        if not getattr(_copying, "whole", False):
+            to.__dict__.update(_copy.deepcopy(self._attributes()))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Module:
-        made: Module = _core._module_clone(self)
-        memo[id(self)] = made
-        for old, new in zip(self.modules(), made.modules()):
-            if not _core._module_is_python(old):
-                old._copy_attributes(new)
+        before, _copying.whole = getattr(_copying, "whole", False), True
+        try:
+            made: Module = _core._module_clone(self)
+        finally:
+            _copying.whole = before
+        pairs = list(zip(self.modules(), made.modules()))
+        for old, new in pairs:  # attributes may refer to modules and parameters of the tree
+            memo[id(old)] = new
+            new._load()
+            for name in old._load():
+                if isinstance(old.__dict__[name], Tensor):
+                    memo[id(old.__dict__[name])] = new.__dict__[name]
+        for old, new in pairs:
+            new.__dict__.update(_copy.deepcopy(old._attributes(), memo))
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
