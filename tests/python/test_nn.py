@@ -714,6 +714,75 @@ class Trees(unittest.TestCase):
         self.assertEqual(block(gd.ones(1, 3)).shape, (1, 2))
 
 
+class Jits(unittest.TestCase):
+    def same(self, net, *inputs):
+        """One call as a plan gives what an eager call gives."""
+        with gd.no_grad():
+            want, jit = net(*inputs), gd.jit(lambda *x: net(*x))
+            got = [jit(*inputs) for _ in range(2)]
+        for y in got:
+            for a, b in zip(y if isinstance(y, tuple) else [y], want if isinstance(want, tuple) else [want]):
+                if isinstance(a, gd.Tensor):
+                    self.assertLess(float(gd.max(gd.abs(a - b))), 1e-5, repr(net))
+
+    def test_modules_as_plans(self):
+        gd.manual_seed(1)
+        x = gd.rand(4, 2, 8)
+        self.same(nn.Sequential(Small(), nn.ReLU()), gd.rand(2, 3))
+        self.same(nn.LSTM(8, 3), x)
+        self.same(nn.LSTM(8, 3), x, (gd.zeros(1, 2, 3), gd.zeros(1, 2, 3)))
+        self.same(nn.MultiheadAttention(8, 2), x, x, x)
+        self.same(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), x)
+        self.same(nn.CrossEntropyLoss(weight=gd.rand(3)), gd.rand(4, 3), gd.tensor([0, 1, 2, 1]))
+        self.same(nn.AdaptiveAvgPool2d((None, 2)), gd.rand(1, 1, 4, 4))
+        lazy = nn.Sequential(nn.LazyLinear(3), nn.ReLU())
+        self.assertEqual(gd.jit(lambda x: lazy(x))(gd.ones(2, 4)).shape, (2, 3))
+
+    def test_a_step(self):
+        gd.manual_seed(1)
+        net, loss = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)), nn.CrossEntropyLoss()
+
+        @gd.jit
+        def step(x, y):
+            net.zero_grad()
+            value = loss(net(x), y)
+            value.backward()
+            with gd.no_grad():
+                for p in net.parameters():
+                    p -= 0.1 * p.grad
+            return value
+
+        x, y = gd.rand(16, 3), gd.tensor([0, 1] * 8)
+        values = [float(step(x, y)) for _ in range(30)]
+        self.assertLess(values[-1], values[0])
+        self.assertEqual(int(net[1].num_batches_tracked), 30)
+
+    def test_modes_numbers_and_parts_that_change(self):
+        drop, act = nn.Dropout(0.5), nn.LeakyReLU(0.5)
+        net = nn.Sequential(drop, act)
+        jit = gd.jit(lambda x: net(x))
+        jit(gd.ones(4))
+        net.eval()
+        self.assertEqual(jit(-gd.ones(2)).tolist(), [-0.5, -0.5])
+        act.negative_slope = 2.0
+        self.assertEqual(jit(-gd.ones(2)).tolist(), [-2, -2])
+        net[1] = nn.ReLU()
+        self.assertEqual(jit(-gd.ones(2)).tolist(), [0, 0])
+        with net.register_forward_hook(lambda m, i, o: o + 5):
+            self.assertEqual(jit(-gd.ones(2)).tolist(), [5, 5])
+        self.assertEqual(jit(-gd.ones(2)).tolist(), [0, 0])
+
+    def test_exceptions_in_a_trace(self):
+        class Broken(nn.Module):
+            def forward(self, x):
+                raise KeyError("mine")
+
+        net = nn.Sequential(Broken())
+        with self.assertRaises(KeyError) as caught:
+            gd.jit(lambda x: net(x))(gd.ones(1))
+        self.assertEqual((caught.exception.args, caught.exception.__notes__), (("mine",), ["in 0 (Broken)"]))
+
+
 class Layers(unittest.TestCase):
     def test_positions_and_names_are_pytorch_s(self):
         conv = nn.Conv2d(2, 4, 3, 2, 1, 1, 2, False, "reflect")
