@@ -860,6 +860,8 @@ class Layers(unittest.TestCase):
         again, _ = lstm(x, (gd.zeros(2, 4, 3), gd.zeros(2, 4, 3)))
         self.assertEqual(again.tolist(), y.tolist())
         self.assertEqual(lstm(input=x, hx=None)[0].tolist(), y.tolist())
+        y, (h, c) = lstm(x)
+        self.assertEqual((y[-1] - h[-1]).tolist(), gd.zeros(4, 3).tolist())
         y, (h, c) = lstm(x, lengths=gd.tensor([5, 3, 2, 1]))
         self.assertEqual(y[3, 1].tolist(), [0, 0, 0])
         gru = nn.GRU(2, 3, batch_first=True)
