@@ -65,7 +65,7 @@ class Mapping(dict):
 
 SANITIZED = "san" in os.environ.get("LD_PRELOAD", "")  # then memory cannot be limited, so that sizes are small
 if not SANITIZED:
-    resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 LARGE = [2 ** 31, -2 ** 63, 2 ** 63 - 1]
 
 
