@@ -53,6 +53,7 @@ class History(_core.History):
                 axis.plot(values["val_" + name], label="validation")
             axis.set_title(name)
             axis.set_xlabel("epoch")
+            axis.xaxis.get_major_locator().set_params(integer=True)
             axis.legend()
         return figure
 
