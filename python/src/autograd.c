@@ -25,25 +25,6 @@ static PyObject *wrap_list(gd_tensor *const *at, int count) {
     return list;
 }
 
-/* The handles of a list of Tensors, for as long as the list lives; None is NULL. The caller frees them. */
-static gd_tensor **handles_of(PyObject *list, Py_ssize_t *count, const char *what) {
-    const Py_ssize_t n = *count = PyList_Check(list) ? PyList_Size(list) : -1;
-    if (n < 0) return PyErr_Format(PyExc_TypeError, "%s must be a list", what), NULL;
-    gd_tensor **at = PyMem_Malloc(sizeof *at * (size_t)(n + 1));
-    if (!at) return PyErr_NoMemory(), NULL;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *o = PyList_GetItem(list, i);
-        if (o != Py_None && !gdpy_is_tensor(o)) {
-            PyErr_Format(PyExc_TypeError, "%s must be tensors, not %R", what,
-                         (PyObject *)Py_TYPE(o));
-            PyMem_Free(at);
-            return NULL;
-        }
-        at[i] = o == Py_None ? NULL : gdpy_tensor_of(o);
-    }
-    return at;
-}
-
 /* --- functions (gd_apply) --------------------------------------------------------------------- */
 
 /* The library's struct for each class and number of outputs. They live as long as the process. */
@@ -56,12 +37,12 @@ static py_function *functions; /* the GIL protects it */
 
 /* A class of the program fills the context: `call` is (outputs, saved), which `_forward` returns. */
 static bool set_outputs(gd_context *c, PyObject *call) {
-    Py_ssize_t n_out = 0, n_saved = 0;
+    gd_tensors to_return = {NULL, 0}, to_save = {NULL, 0};
     PyObject *outputs = PyTuple_GetItem(call, 0), *saved = PyTuple_GetItem(call, 1);
-    gd_tensor **y = handles_of(outputs, &n_out, "outputs of forward");
-    gd_tensor **s = y ? handles_of(saved, &n_saved, "saved tensors") : NULL;
-    for (Py_ssize_t i = 0; s && i < n_out && i < c->n_out; i++) c->y[i] = gd_hold(y[i]);
-    for (Py_ssize_t i = 0; s && i < n_saved; i++) gd_save(c, gd_hold(s[i]));
+    gd_tensor **y = gdpy_handles_of(outputs, &to_return, "outputs of forward");
+    gd_tensor **s = y ? gdpy_handles_of(saved, &to_save, "saved tensors") : NULL;
+    for (int64_t i = 0; s && i < to_return.count && i < c->n_out; i++) c->y[i] = gd_hold(y[i]);
+    for (int64_t i = 0; s && i < to_save.count; i++) gd_save(c, gd_hold(s[i]));
     const bool good = s != NULL;
     PyMem_Free(y);
     PyMem_Free(s);
@@ -114,9 +95,9 @@ static void backward_python(gd_context *c) {
         good = PyList_Append(needs, c->needs[i] ? Py_True : Py_False) == 0;
     if (good)
         result = PyObject_CallMethod((PyObject *)c->user, "_backward", "OOO", gy, saved, needs);
-    Py_ssize_t n = 0;
-    gd_tensor **gx = result ? handles_of(result, &n, "gradients of backward") : NULL;
-    for (int i = 0; gx && i < c->n_in && i < n; i++)
+    gd_tensors list = {NULL, 0};
+    gd_tensor **gx = result ? gdpy_handles_of(result, &list, "gradients of backward") : NULL;
+    for (int i = 0; gx && i < c->n_in && i < list.count; i++)
         if (gx[i] && c->needs[i]) c->gx[i] = gd_hold(gx[i]);
     if (PyErr_Occurred()) gdpy_keep_exception();
     PyMem_Free(gx);
@@ -154,17 +135,17 @@ static PyObject *core_apply(PyObject *module, PyObject *args) {
     PyObject *context, *inputs;
     const char *name;
     int n_out, graph, of_ops;
-    Py_ssize_t n = 0;
+    gd_tensors list = {NULL, 0};
     if (!PyArg_ParseTuple(args, "OOsipp", &context, &inputs, &name, &n_out, &graph, &of_ops))
         return NULL;
     const gd_function *f = function_of(name, n_out, graph, of_ops);
-    gd_tensor **x = f ? handles_of(inputs, &n, "inputs") : NULL;
+    gd_tensor **x = f ? gdpy_handles_of(inputs, &list, "inputs") : NULL;
     if (!x) return NULL;
     gdpy_call c;
     gdpy_open(&c);
     Py_INCREF(context); /* the tape, or the graph, has it */
     gdpy_release_gil(&c);
-    const gd_tensors y = gd_apply_at(c.site, f, (gd_tensors){x, n}, context);
+    const gd_tensors y = gd_apply_at(c.site, f, list, context);
     gdpy_take_gil(&c);
     PyMem_Free(x);
     if (gd_failed()) {
@@ -248,16 +229,16 @@ static gd_tensor *call_fn(gd_tensors in, void *user) {
 static PyObject *core_recompute(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *function, *inputs;
-    Py_ssize_t n;
+    gd_tensors list;
     if (!PyArg_ParseTuple(args, "OO", &function, &inputs)) return NULL;
-    gd_tensor **x = handles_of(inputs, &n, "inputs");
+    gd_tensor **x = gdpy_handles_of(inputs, &list, "inputs");
     if (!x) return NULL;
     gdpy_call c;
     gdpy_open(&c);
     const gd_recompute_options o = {.release = release_object};
     Py_INCREF(function);
     gdpy_release_gil(&c);
-    gd_tensor *y = gd_recompute_at(c.site, call_fn, (gd_tensors){x, n}, function, &o);
+    gd_tensor *y = gd_recompute_at(c.site, call_fn, list, function, &o);
     gdpy_take_gil(&c);
     PyMem_Free(x);
     if (!gd_failed()) gdpy_drop_exceptions();
@@ -268,18 +249,18 @@ static PyObject *core_gradcheck(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *function, *inputs;
     gd_gradcheck_options o = *GD_GRADCHECK_OPTIONS_();
-    Py_ssize_t n;
+    gd_tensors list;
     int second;
     if (!PyArg_ParseTuple(args, "OOdddp", &function, &inputs, &o.step, &o.tolerance_relative,
                           &o.tolerance_absolute, &second))
         return NULL;
     o.second_order = second;
-    gd_tensor **x = handles_of(inputs, &n, "inputs");
+    gd_tensor **x = gdpy_handles_of(inputs, &list, "inputs");
     if (!x) return NULL;
     gdpy_call c;
     gdpy_open(&c);
     gdpy_release_gil(&c);
-    const gd_status status = gd_gradcheck_at(c.site, call_fn, (gd_tensors){x, n}, function, &o);
+    const gd_status status = gd_gradcheck_at(c.site, call_fn, list, function, &o);
     gdpy_take_gil(&c);
     PyMem_Free(x);
     if (status == GD_OK) gdpy_drop_exceptions();

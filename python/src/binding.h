@@ -82,6 +82,10 @@ int gdpy_errors_init(PyObject *module);
  * true and its layout allows it. NULL with an exception. */
 gd_tensor *gdpy_to_tensor(PyObject *o, gd_dtype dtype, bool share);
 
+/* The handles of a list of Tensors, for as long as the list lives; None is NULL. The caller frees the array
+ * with PyMem_Free. NULL with an exception that names `what`. */
+gd_tensor **gdpy_handles_of(PyObject *list, gd_tensors *to, const char *what);
+
 /* A Python number as an operand of an elementwise op. 1: it is one; 0: it is no number; -1: exception. */
 int gdpy_to_number(PyObject *o, gd_number *number, gd_dtype *kind);
 

@@ -199,3 +199,22 @@ gd_tensor *gdpy_to_tensor(PyObject *o, gd_dtype dtype, bool share) {
     }
     return own(with_dtype(gdpy_from_array_protocol(o), dtype), share);
 }
+
+gd_tensor **gdpy_handles_of(PyObject *list, gd_tensors *to, const char *what) {
+    const Py_ssize_t n = PyList_Check(list) ? PyList_Size(list) : -1;
+    if (n < 0) return PyErr_Format(PyExc_TypeError, "%s must be a list", what), NULL;
+    gd_tensor **at = PyMem_Malloc(sizeof *at * (size_t)(n + 1));
+    if (!at) return PyErr_NoMemory(), NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *o = PyList_GetItem(list, i);
+        if (o != Py_None && !gdpy_is_tensor(o)) {
+            PyErr_Format(PyExc_TypeError, "%s must be tensors, not %R", what,
+                         (PyObject *)Py_TYPE(o));
+            PyMem_Free(at);
+            return NULL;
+        }
+        at[i] = o == Py_None ? NULL : gdpy_tensor_of(o);
+    }
+    *to = (gd_tensors){at, n};
+    return at;
+}

@@ -5,26 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The handles of a list; None is NULL. The caller frees the array. */
-static gd_tensor **handles_of(PyObject *list, gd_tensors *to, const char *what) {
-    const Py_ssize_t n = PyList_Check(list) ? PyList_Size(list) : -1;
-    if (n < 0) return PyErr_Format(PyExc_TypeError, "%s must be a list", what), NULL;
-    gd_tensor **at = PyMem_Malloc(sizeof *at * (size_t)(n + 1));
-    if (!at) return PyErr_NoMemory(), NULL;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *o = PyList_GetItem(list, i);
-        if (o != Py_None && !gdpy_is_tensor(o)) {
-            PyErr_Format(PyExc_TypeError, "%s must be tensors, not %R", what,
-                         (PyObject *)Py_TYPE(o));
-            PyMem_Free(at);
-            return NULL;
-        }
-        at[i] = o == Py_None ? NULL : gdpy_tensor_of(o);
-    }
-    *to = (gd_tensors){at, n};
-    return at;
-}
-
 /* --- graphs ----------------------------------------------------------------------------------- */
 
 static PyObject *core_graph_init(PyObject *module, PyObject *self) {
@@ -54,7 +34,7 @@ static PyObject *core_name_scope_begin(PyObject *module, PyObject *name) {
 static PyObject *core_after_begin(PyObject *module, PyObject *list) {
     (void)module;
     gd_tensors symbols;
-    gd_tensor **at = handles_of(list, &symbols, "symbols");
+    gd_tensor **at = gdpy_handles_of(list, &symbols, "symbols");
     if (!at) return NULL;
     const gd_block b = gd_after_begin(symbols);
     PyMem_Free(at);
@@ -196,8 +176,8 @@ static PyObject *core_session_run(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OsOO", &self, &what, &feeds, &fetches)) return NULL;
     gd_session *s = gdpy_handle(self, GDPY_SESSION, "self");
     gd_tensors from, to;
-    gd_tensor **in = s ? handles_of(feeds, &from, "feeds") : NULL,
-              **out = in ? handles_of(fetches, &to, "fetches") : NULL;
+    gd_tensor **in = s ? gdpy_handles_of(feeds, &from, "feeds") : NULL,
+              **out = in ? gdpy_handles_of(fetches, &to, "fetches") : NULL;
     if (!out) return PyMem_Free(in), NULL;
     gdpy_call c;
     gdpy_open(&c);
@@ -276,7 +256,7 @@ static gd_tensors call_body(gd_tensors in, void *user, int which) {
     }
     if (good) result = PyObject_CallFunctionObjArgs(function, list, NULL);
     gd_tensors found;
-    gd_tensor **at = result ? handles_of(result, &found, "results") : NULL;
+    gd_tensor **at = result ? gdpy_handles_of(result, &found, "results") : NULL;
     if (at) {
         for (int64_t i = 0; i < found.count; i++) gd_hold(at[i]);
         out = gd_list_copy(found);
@@ -305,8 +285,8 @@ static PyObject *core_control(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "sO!OOL", &kind, (PyObject *)&PyTuple_Type, &functions, &a, &b,
                           &number))
         return NULL;
-    gd_tensor **first = handles_of(a, &x, "inputs"),
-              **second = first ? handles_of(b, &y, "inputs") : NULL;
+    gd_tensor **first = gdpy_handles_of(a, &x, "inputs"),
+              **second = first ? gdpy_handles_of(b, &y, "inputs") : NULL;
     if (!second) return PyMem_Free(first), NULL;
     gdpy_call c;
     gdpy_open(&c);
