@@ -27,7 +27,7 @@ def run(code):
     try:
         exec(compile(code, "program.py", "exec"), {"gd": gd, "torch": torch})
     except Exception as mistake:
-        text = f"{type(mistake).__name__}: {mistake}".split(": no backend", 1)[0]  # the rest are paths
+        text = f"{type(mistake).__name__}: {mistake}".split(" (there is", 1)[0]  # the rest depends on the machine
         files = [frame.filename for frame in traceback.extract_tb(mistake.__traceback__)]
         return text, files[::-1].index("program.py")
     return "no exception", 0
