@@ -18,7 +18,7 @@ import sys
 
 import gradus.torch as torch
 import gradus.torch.nn.functional as F
-from golden import CASES, DTYPES, GOLDEN, HERE, NAMES, Differs, compare, loss_weights, option, read_file, read_golden, read_input
+from golden import CASES, DTYPES, HERE, NAMES, Differs, compare, loss_weights, option, read_file, read_golden, read_input
 
 OTHERS = {"pack_padded_sequence": "packed sequences are not there; LSTM, GRU and RNN take lengths="}  # by a part of the call
 

@@ -38,11 +38,12 @@ class Optimizers(unittest.TestCase):
         self.assertAlmostEqual(w[0].item(), 1 - 0.1 * 2 - 0.1 * (0.9 * 2 + 2), 5)
 
     def test_takes_parameters_in_all_forms(self):
+        first = None
         for form in (lambda n: n.parameters(), lambda n: list(n.parameters()), lambda n: n.named_parameters(), lambda n: n,
                      lambda n: [{"params": n.weight}, {"params": [n.bias]}], lambda n: [{"params": n.parameters()}]):
             net = make_net()
             train(net, gd.optim.Adam(form(net), lr=0.01))
-            first = first if "first" in locals() else values(net)
+            first = first or values(net)
             self.assertEqual(values(net), first)
 
     def test_module_gives_layers_that_are_built_later(self):

@@ -8,7 +8,6 @@ import math
 import operator
 import pickle
 import random
-import sys
 import threading
 import unittest
 import weakref
