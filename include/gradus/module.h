@@ -279,6 +279,8 @@ typedef struct gd_module_part {
     void *object; /* a gd_tensor, or the gd_module of a child; NULL: absent (a bias) */
 } gd_module_part;
 GD_API bool gd_module_part_at(const gd_module *module, int index, gd_module_part *part);
+/* The part of the module itself with this name. Returns false if there is none. */
+GD_API bool gd_module_part_named(const gd_module *module, const char *name, gd_module_part *part);
 /* Writes the name of a parameter or buffer in the tree to `text`; NULL if it is not in the tree. */
 GD_API const char *gd_module_name_of(gd_module *module, const gd_tensor *tensor, char *text,
                                      size_t size);

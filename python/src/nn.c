@@ -438,9 +438,7 @@ static PyObject *core_module_set(PyObject *module, PyObject *args) {
     gd_module *m = gdpy_handle(self, GDPY_MODULE, "self"), *child = NULL;
     if (!m) return NULL;
     gd_module_part part;
-    bool there = false;
-    for (int i = 0; !there && gd_module_part_at(m, i, &part); i++)
-        there = strcmp(part.name, name) == 0;
+    bool there = gd_module_part_named(m, name, &part);
     gd_status status;
     gdpy_call c;
     gdpy_open(&c);
@@ -475,7 +473,7 @@ static PyObject *core_module_append(PyObject *module, PyObject *args) {
               *child = m ? gdpy_handle(o, GDPY_MODULE, "a module of the list") : NULL;
     if (!child) return NULL;
     if (gd_module_append_at(gdpy_site(), m, child) != GD_OK) return gdpy_raise();
-    return Py_NewRef(Py_None);
+    return PyLong_FromLong(gd_module_count(m) - 1);
 }
 
 static PyObject *core_module_train(PyObject *module, PyObject *args) {

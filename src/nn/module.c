@@ -307,17 +307,27 @@ gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *na
 
 /* --- parts ------------------------------------------------------------------------------------ */
 
-bool gd_module_part_at(const gd_module *m, int index, gd_module_part *part) {
-    GD_LIVE(m);
-    if (!m || index < 0 || index >= m->count) return false;
+static gd_module_part part_of(const gd_entry *e) {
     static const gd_part_kind kinds[] = {
         [GD_A_PARAMETER] = GD_PART_PARAMETER,
         [GD_A_BUFFER] = GD_PART_BUFFER,
         [GD_A_CHILD] = GD_PART_CHILD,
     };
-    const gd_entry *e = &m->entries[index];
-    *part = (gd_module_part){kinds[e->kind], e->name, e->object};
+    return (gd_module_part){kinds[e->kind], e->name, e->object};
+}
+
+bool gd_module_part_at(const gd_module *m, int index, gd_module_part *part) {
+    GD_LIVE(m);
+    if (!m || index < 0 || index >= m->count) return false;
+    *part = part_of(&m->entries[index]);
     return true;
+}
+
+bool gd_module_part_named(const gd_module *m, const char *name, gd_module_part *part) {
+    GD_LIVE(m);
+    const gd_entry *e = m && name ? gd_module_entry(m, name) : NULL;
+    if (e) *part = part_of(e);
+    return e != NULL;
 }
 
 static gd_status no_such_part(const char *what, const gd_module *m, const char *name) {

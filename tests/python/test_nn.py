@@ -58,6 +58,20 @@ Point = namedtuple("Point", "x y")
 
 
 class Parts(unittest.TestCase):
+    def test_containers_of_many_modules_are_built_without_reading_them_again(self):
+        read, real = [], _core._module_parts
+        _core._module_parts = lambda m: read.append(1) or real(m)
+        try:
+            layers = nn.ModuleList([nn.ReLU() for _ in range(500)])
+            chain = nn.Sequential(*(nn.Linear(1, 1) for _ in range(500)))
+            values = nn.ParameterList([gd.ones(1) for _ in range(500)])
+        finally:
+            _core._module_parts = real
+        self.assertLess(len(read), 10)
+        self.assertEqual((len(layers), len(chain), len(values)), (500, 500, 500))
+        self.assertIs(layers[499], list(layers)[-1])
+        self.assertEqual(len(list(chain.parameters())), 1000)
+
     def test_order_of_attributes_is_the_order_of_parts(self):
         net = Small()
         self.assertEqual([n for n, _ in net.named_parameters()],

@@ -32,8 +32,8 @@ class _Numbered(Module):
         if self._content == "list" and self._overrides:  # of a subclass with a forward
             self._set_part("child", str(len(self)), module)
             return self
-        _core._module_append(self, module)
-        self.__dict__[str(len(self._load()) - 1)] = module
+        known = self._is_loaded()
+        self._note_part("child", str(_core._module_append(self, module)), module, known)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:

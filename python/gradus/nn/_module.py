@@ -105,10 +105,10 @@ class Module(Trainable, _core.Module):
     def _load(self) -> dict[str, str]:
         """The kinds of all parts by their names, after their objects were put into the dict."""
         own = self.__dict__
-        now = _core._module_changes()
-        if own.get("_seen") == now:
+        if self._is_loaded():
             known: dict[str, str] = own["_parts"]
             return known
+        now = _core._module_changes()
         parts: dict[str, str] = {}
         for kind, name, part in _core._module_parts(self):
             parts[name] = kind
@@ -136,9 +136,20 @@ class Module(Trainable, _core.Module):
     def _set_part(self, kind: str, name: str, value: Any) -> None:
         if self._record is not None and name not in (self.__dict__.get("_parts") or self._load()):
             self.__dict__.setdefault("_added", set()).add(name)  # beside those of the layer
+        known = self._is_loaded()
         _core._module_set(self, kind, name, value)
-        self.__dict__[name] = value
-        self.__dict__.setdefault("_parts", {})[name] = kind
+        self._note_part(kind, name, value, known)
+
+    def _is_loaded(self) -> bool:
+        return bool(self.__dict__.get("_seen") == _core._module_changes())
+
+    def _note_part(self, kind: str, name: str, value: Any, known: bool) -> None:
+        """Notes a part that the library's module has got. `known`: before it all were, so the tree is not read again."""
+        own = self.__dict__
+        own[name] = value
+        own.setdefault("_parts", {})[name] = kind
+        if known:
+            own["_seen"] = _core._module_changes()
 
     def __setattr__(self, name: str, value: Any) -> None:
         parts = self.__dict__.get("_parts")

@@ -26,6 +26,9 @@ CLEAN_TEST(parts_are_listed_in_the_order_of_addition) {
     CHECK(gd_module_part_at(m, 3, &part) && part.object == NULL);
     CHECK(!gd_module_part_at(m, 4, &part) && !gd_module_part_at(m, -1, &part));
     CHECK(!gd_module_part_at(NULL, 0, &part) && !gd_failed());
+    CHECK(gd_module_part_named(m, "b", &part) && part.kind == GD_PART_BUFFER && part.object == b);
+    CHECK(!gd_module_part_named(m, "c", &part) && !gd_module_part_named(m, NULL, &part) &&
+          !gd_module_part_named(NULL, "b", &part) && !gd_failed());
 }
 
 typedef struct {
