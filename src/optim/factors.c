@@ -198,7 +198,9 @@ static gd_status set_factors(gd_optimizer *o, gd_tensor *p, gd_factors factors) 
         return gd_fail(GD_E_STATE, "gd_optimizer_set_factors: the optimizer has state already; "
                                    "call it before the first step");
     if (!g->moves) GD_TRY(begin_moves(g));
-    return note_move(g->moves, p, factors);
+    GD_TRY(note_move(g->moves, p, factors));
+    o->revision++; /* a jit traces its steps again */
+    return GD_OK;
 }
 
 gd_status gd_optimizer_set_factors_at(const char *site, gd_optimizer *o, gd_tensor *parameter,

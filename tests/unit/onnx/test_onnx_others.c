@@ -29,7 +29,7 @@ typedef struct sample {
 } sample;
 
 static const char *name_of(char letter, int i) {
-    static char names[2 * MAX_VALUES + 8][8];
+    static char names[2 * MAX_VALUES + 8][16];
     static int next;
     char *name = names[next++ % (2 * MAX_VALUES + 8)];
     snprintf(name, sizeof names[0], "%c%d", letter, i);

@@ -92,6 +92,20 @@ CLEAN_TEST(options_can_change_between_steps) {
     CHECK(gd_item(gd_optimizer_lr(sgd)) == 1 && gd_optimizer_option(sgd, "momentum", 0) == 0.25);
 }
 
+CLEAN_TEST(factors_can_change_between_calls_of_a_jit) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1);
+    gd_optimizer *sgd = gd_optim_sgd(gd_list(a), .lr = 0.5); /* without state */
+    gd_jit *jit = gd_jit_new(step_of, sgd);
+    gd_jit_call(jit, gd_list(gd_scalar(0)));
+    CHECK(!gd_failed() && first_element(a) == 0.5);
+    CHECK(gd_optimizer_set_factors(sgd, a, .lr = 0) == GD_OK);
+    gd_jit_call(jit, gd_list(gd_scalar(0)));
+    CHECK(!gd_failed() && first_element(a) == 0.5 && gd_jit_traces(jit) == 2);
+    gd_jit_call(jit, gd_list(gd_scalar(0)));
+    CHECK(!gd_failed() && gd_jit_traces(jit) == 2);
+}
+
 CLEAN_TEST(changed_options_keep_factors) {
     GD_SCOPE;
     gd_tensor *a = leaf(1), *b = leaf(1);
