@@ -7,6 +7,7 @@
 
 static gd_tensors run_sequence(gd_module *m, gd_tensors in) {
     for (int i = 0; i < m->count; i++) {
+        if (m->entries[i].kind != GD_A_CHILD) continue; /* of the program */
         in = gd_module_run((gd_module *)m->entries[i].object, in);
         if (in.at[0]->kind == GD_FAILED) break;
     }
@@ -27,7 +28,7 @@ static gd_module *fail_container(const char *site, gd_status status) {
 
 static gd_status append_child(gd_module *m, gd_module *child) {
     char name[16];
-    snprintf(name, sizeof name, "%d", m->count);
+    snprintf(name, sizeof name, "%d", m->n_children);
     if (!child || gd_report_freed(NULL, child, m->type))
         return gd_failed() ? gd_failure()
                            : gd_fail(GD_E_ARGUMENT, "%s: module %s is NULL", m->type, name);
@@ -70,6 +71,7 @@ gd_module *gd_nn_residual_at(const char *site, gd_module *inside, gd_module *sho
     gd_status status = m ? gd_module_put(m, GD_A_CHILD, "inside", inside, NULL) : GD_E_MEMORY;
     if (status == GD_OK) status = gd_module_put(m, GD_A_CHILD, "shortcut", shortcut, NULL);
     if (status == GD_OK) m->contained = run_residual;
+    if (status == GD_OK) gd_module_own_parts(m, 0);
     if (status == GD_OK) gd_keep(m);
     gd_scope_close(&scope);
     return status == GD_OK ? m : fail_container(site, status);

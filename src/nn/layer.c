@@ -59,7 +59,9 @@ static gd_status make_parameters(gd_module *m) {
     gd_device *device = gd_this_thread.device;
     if (m->device) gd_this_thread.device = m->device;
     gd_scope *scope = gd_scope_open();
+    const int before = m->count;
     gd_status status = rules->build ? rules->build(m) : GD_OK;
+    if (status == GD_OK) gd_module_own_parts(m, before);
     gd_scope_close(&scope);
     gd_this_thread.device = device;
     m->built = status == GD_OK;

@@ -218,7 +218,7 @@ gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void
         !gd_set_entry_number(&m->numbers, kept, m->count))
         return gd_no_memory(NULL, "for a part of a module");
     if (object) gd_object_retain(object);
-    m->entries[m->count++] = (gd_entry){kind, kept, object, field_offset(m, field)};
+    m->entries[m->count++] = (gd_entry){kind, kept, object, field_offset(m, field), false};
     m->n_children += kind == GD_A_CHILD;
     m->revision++;
     gd_module_changed();
@@ -291,8 +291,7 @@ gd_status gd_module_add_parameter_at(const char *site, gd_module *m, const char 
 static gd_status check_buffer(const char *name, const gd_tensor *t) {
     if (t && t->kind == GD_FAILED) return gd_failure();
     if (t && t->kind != GD_VALUE)
-        return gd_fail(GD_E_STATE,
-                       "gd_module_add_buffer: '%s' is a symbol; a buffer is an eager tensor",
+        return gd_fail(GD_E_STATE, "the buffer '%s' is a symbol; a buffer is an eager tensor",
                        field_name(name ? name : ""));
     return GD_OK;
 }
@@ -341,6 +340,26 @@ static void set_field(gd_module *m, const gd_entry *e, void *object) {
     if (e->field >= 0) memcpy((char *)m->self + e->field, &object, sizeof object);
 }
 
+/* Notes the numbers of entries that have moved, from `first` on. All are noted already, so no memory is
+ * needed. */
+static void renumber(gd_module *m, int first) {
+    for (int i = first; i < m->count; i++) {
+        gd_set_entry_number(&m->numbers, m->entries[i].name, i);
+        if (m->entries[i].kind == GD_A_CHILD && m->entries[i].object)
+            gd_map_put(&m->children, m->entries[i].object, i);
+    }
+}
+
+void gd_module_own_parts(gd_module *m, int first) {
+    for (int i = first, to = 0; i < m->count; i++, to++) {
+        gd_entry e = m->entries[i];
+        e.own = true;
+        memmove(&m->entries[to + 1], &m->entries[to], (size_t)(i - to) * sizeof e);
+        m->entries[to] = e;
+    }
+    if (first > 0) renumber(m, 0);
+}
+
 static gd_status remove_part(gd_module *m, const char *name) {
     const int at = m && name ? gd_entry_number(&m->numbers, name) : -1;
     if (at < 0) return no_such_part("gd_module_remove", m, name);
@@ -350,13 +369,14 @@ static gd_status remove_part(gd_module *m, const char *name) {
                        "outputs; '%s' can only be replaced",
                        name);
     gd_entry e = m->entries[at];
+    if (e.own)
+        return gd_fail(GD_E_STATE,
+                       "gd_module_remove: the layer '%s' computes with its part '%s'; it can only "
+                       "be replaced",
+                       m->type, name);
     gd_name_map_remove(&m->numbers, e.name);
     memmove(&m->entries[at], &m->entries[at + 1], (size_t)(--m->count - at) * sizeof e);
-    for (int i = at; i < m->count; i++) { /* both had room for one entry more */
-        gd_set_entry_number(&m->numbers, m->entries[i].name, i);
-        if (m->entries[i].kind == GD_A_CHILD && m->entries[i].object)
-            gd_map_put(&m->children, m->entries[i].object, i);
-    }
+    renumber(m, at);
     m->n_children -= e.kind == GD_A_CHILD;
     set_field(m, &e, NULL);
     gd_object_release(e.object);

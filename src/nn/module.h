@@ -19,6 +19,7 @@ typedef struct gd_entry {
     const char *name;  /* interned */
     gd_object *object; /* a tensor or a module, retained; NULL: absent (a bias) */
     ptrdiff_t field;   /* offset of the pointer to it in the module's struct; -1: none */
+    bool own;          /* of a layer: its functions read the part by its number */
 } gd_entry;
 
 /* A layer of a gd_nn_net (net.c); a hook (module_call.c). */
@@ -102,6 +103,9 @@ gd_status gd_module_put(gd_module *module, gd_entry_kind kind, const char *name,
                         void *field);
 gd_entry *gd_module_entry(const gd_module *module, const char *name);
 void gd_module_remove_last(gd_module *module);
+/* The parts from number `first` on are those of a layer, which reads them by their numbers from 0: they
+ * are moved before what a program has added meanwhile. */
+void gd_module_own_parts(gd_module *module, int first);
 /* An entry that has this child; NULL: none. Notes which entry gets a child, for the search. */
 const gd_entry *gd_module_child_entry(const gd_module *module, const gd_module *child);
 bool gd_module_note_child(gd_module *module, const void *child, int number); /* false: no memory */

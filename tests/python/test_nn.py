@@ -58,6 +58,20 @@ Point = namedtuple("Point", "x y")
 
 
 class Parts(unittest.TestCase):
+    def test_containers_with_parameters_of_their_own(self):
+        class Scaled(nn.Sequential):
+            def __init__(self):
+                super().__init__(nn.Linear(2, 2))
+                self.scale = nn.Parameter(gd.ones(1))
+                self.append(nn.ReLU())
+
+        net = Scaled()
+        self.assertEqual([name for name, _ in net.named_children()], ["0", "1"])
+        self.assertEqual((len(net), net(gd.ones(1, 2)).shape), (2, (1, 2)))
+        self.assertIsInstance(net[-1], nn.ReLU)
+        del net[0]
+        self.assertEqual(([name for name, _ in net.named_parameters()], len(net)), (["scale"], 1))
+
     def test_containers_of_many_modules_are_built_without_reading_them_again(self):
         read, real = [], _core._module_parts
         _core._module_parts = lambda m: read.append(1) or real(m)

@@ -56,7 +56,7 @@ class _Numbered(Module):
         return module
 
     def _fill(self, modules: list[Module]) -> None:
-        for name in list(self._load()):
+        for name in self._names():
             delattr(self, name)
         self.extend(modules)
 
@@ -64,10 +64,14 @@ class _Numbered(Module):
         n = len(self)
         if not -n <= index < n:
             raise IndexError(f"module number {index} of {n}")
-        return list(self._load())[index]
+        return self._names()[index]
+
+    def _names(self) -> list[str]:
+        """The names of the modules; a subclass may have parameters beside them."""
+        return [name for name, kind in self._load().items() if kind == "child"]
 
     def __len__(self) -> int:
-        return len(self._load())
+        return len(self._names())
 
     def __iter__(self) -> Iterator[Module]:
         return self.children()

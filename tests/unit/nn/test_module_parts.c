@@ -80,6 +80,27 @@ CLEAN_TEST(a_parameter_gets_another_tensor) {
     CHECK(gd_module_tensor(net, "0.weight") == w);
 }
 
+CLEAN_TEST(parts_of_a_program_do_not_disturb_layers_and_containers) {
+    GD_SCOPE;
+    gd_module *layer = gd_nn_linear(GD_ANY, 2), *net = gd_nn_sequential(layer);
+    gd_module_add_parameter(layer, "extra", gd_ones(gd_dims(2, 3)));
+    gd_module_add_parameter(net, "scale", gd_ones(gd_dims(1)));
+    CHECK(gd_module_append(net, gd_nn_relu()) == GD_OK && gd_module_find(net, "1") != NULL);
+    gd_tensor *x = gd_randn(gd_dims(4, 3)), *y = gd_module_forward(net, x);
+    gd_tensor *w = gd_module_tensor(net, "0.weight"), *b = gd_module_tensor(net, "0.bias");
+    CHECK(tensors_same_bits(y, gd_relu(gd_linear(x, w, b))));
+    CHECK(tensors_same_bits(gd_module_forward(gd_module_clone(net), x), y));
+    CHECK(gd_module_remove(layer, "weight") == GD_E_STATE && says("it can only be replaced"));
+    gd_clear_error();
+    CHECK(gd_module_remove(gd_module_clone(layer), "weight") == GD_E_STATE);
+    gd_clear_error();
+    CHECK(gd_module_remove(layer, "extra") == GD_OK);
+    CHECK(tensors_same_bits(gd_module_forward(net, x), y));
+    gd_module *residual = gd_nn_residual(gd_nn_relu(), NULL);
+    CHECK(gd_module_remove(residual, "inside") == GD_E_STATE);
+    gd_clear_error();
+}
+
 /* Doubles what the layer computes. */
 static gd_tensors doubled(gd_tensors in, void *self) {
     gd_module *m = *(gd_module **)self;
