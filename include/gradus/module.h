@@ -186,8 +186,8 @@ GD_API gd_status gd_module_append_at(const char *site, gd_module *module, gd_mod
  *     ...
  *
  * `reads`, `gives` (the names of the layer's inputs and outputs), and the inputs and outputs of the
- * net are names separated by spaces; "-" is an absent input. A layer that is added twice is shared.
- * */
+ * net are names separated by spaces; "-" is an absent input, and "\ " a space in a name. The name of
+ * a layer may have dots, slashes and spaces. A layer that is added twice is shared. */
 #define gd_nn_net(inputs, outputs) gd_nn_net_at(GD_HERE, inputs, outputs)
 GD_API gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *outputs);
 #define gd_net_add(...) gd_net_add_at(GD_HERE, __VA_ARGS__)

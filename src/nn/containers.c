@@ -84,7 +84,7 @@ gd_status gd_module_append_at(const char *site, gd_module *m, gd_module *child) 
         return gd_report(
             site, gd_failed() ? gd_failure()
                               : gd_fail(GD_E_ARGUMENT, "gd_module_append: the module is NULL"));
-    if (m->factory || (m->self && !m->contained) || m->n_rows || m->inputs)
+    if (m->factory || (m->self && !m->contained) || m->net)
         return gd_report(site, gd_fail(GD_E_ARGUMENT,
                                        "gd_module_append: %s is neither a sequential nor a list; "
                                        "use gd_module_add with a name",

@@ -170,18 +170,20 @@ static const char *field_name(const char *text) {
     return name;
 }
 
-static gd_status check_name(const gd_module *m, const char *name) {
+/* `any_text`: a layer of a gd_nn_net may have dots, brackets and spaces in its name. */
+static gd_status check_name(const gd_module *m, const char *name, bool any_text) {
     if (!name || !*name)
         return gd_fail(GD_E_ARGUMENT, "%s: the name of a part is %s", m->type,
                        name ? "empty" : "NULL");
-    if (strpbrk(name, ".[]() \t\n"))
+    if (!any_text && strpbrk(name, ".[]() \t\n"))
         return gd_fail(GD_E_ARGUMENT,
                        "%s: '%.80s' cannot be the name of a part: names have no dots, "
                        "brackets or spaces; "
                        "for several parts use gd_nn_list, or gd_module_add with other names",
                        m->type, name);
-    if (strlen(name) > 120)
-        return gd_fail(GD_E_ARGUMENT, "%s: the name '%.40s...' is too long", m->type, name);
+    if (strlen(name) > GD_MAX_NAME)
+        return gd_fail(GD_E_ARGUMENT, "%s: the name '%.40s...' is longer than %d characters",
+                       m->type, name, GD_MAX_NAME);
     if (gd_module_entry(m, name))
         return gd_fail(
             GD_E_STATE,
@@ -206,10 +208,9 @@ static ptrdiff_t field_offset(const gd_module *m, const void *field) {
                                                                                      : -1;
 }
 
-gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void *object,
-                        void *field) {
-    name = name && field ? field_name(name) : name;
-    GD_TRY(check_name(m, name));
+static gd_status put(gd_module *m, gd_entry_kind kind, const char *name, bool any_text,
+                     void *object, const void *field) {
+    GD_TRY(check_name(m, name, any_text));
     if (kind == GD_A_CHILD && object && gd_module_contains(object, m, 0))
         return gd_fail(GD_E_STATE, "%s: '%s' is the module itself, or contains it", m->type, name);
     const char *kept = gd_intern(name);
@@ -223,6 +224,15 @@ gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void
     m->revision++;
     gd_module_changed();
     return GD_OK;
+}
+
+gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void *object,
+                        void *field) {
+    return put(m, kind, name && field ? field_name(name) : name, false, object, field);
+}
+
+gd_status gd_module_put_layer(gd_module *m, const char *name, gd_module *layer) {
+    return put(m, GD_A_CHILD, name, true, layer, NULL);
 }
 
 void gd_module_remove_last(gd_module *m) {
@@ -363,7 +373,7 @@ void gd_module_own_parts(gd_module *m, int first) {
 static gd_status remove_part(gd_module *m, const char *name) {
     const int at = m && name ? gd_entry_number(&m->numbers, name) : -1;
     if (at < 0) return no_such_part("gd_module_remove", m, name);
-    if (m->n_rows)
+    if (m->net)
         return gd_fail(GD_E_STATE,
                        "gd_module_remove: the layers of a gd_nn_net read each other's "
                        "outputs; '%s' can only be replaced",

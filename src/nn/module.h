@@ -13,7 +13,7 @@
 
 typedef enum gd_entry_kind { GD_A_PARAMETER, GD_A_BUFFER, GD_A_CHILD } gd_entry_kind;
 
-/* A part of a module, with a name without dots. */
+/* A part of a module. Its name has no dots, except for a layer of a gd_nn_net. */
 typedef struct gd_entry {
     gd_entry_kind kind;
     const char *name;  /* interned */
@@ -22,8 +22,8 @@ typedef struct gd_entry {
     bool own;          /* of a layer: its functions read the part by its number */
 } gd_entry;
 
-/* A layer of a gd_nn_net (net.c); a hook (module_call.c). */
-typedef struct gd_net_row gd_net_row;
+/* The layers of a gd_nn_net (net.h); a hook (module_call.c). */
+typedef struct gd_net_rows gd_net_rows;
 typedef struct gd_hooked {
     gd_module_hook fn;
     void *user;
@@ -57,11 +57,8 @@ struct gd_module {
     gd_status (*clone)(gd_module *copy, void *to, const void *from);
     /* a container: its forward function */
     gd_tensors (*contained)(gd_module *module, gd_tensors in);
-    gd_net_row *rows; /* of a gd_nn_net */
-    int n_rows, rows_room;
-    gd_name_map given;            /* the names that its rows give */
-    const char *inputs, *outputs; /* of a gd_nn_net */
-    gd_object *source;            /* immutable data that clones share: a graph; retained */
+    gd_net_rows *net;  /* of a gd_nn_net */
+    gd_object *source; /* immutable data that clones share: a graph; retained */
 
     gd_entry *entries; /* in the order in which they were added */
     int count, room, n_children;
@@ -101,6 +98,8 @@ gd_module *gd_module_bare(const char *type);
 /* For library code: these do not record a failure. */
 gd_status gd_module_put(gd_module *module, gd_entry_kind kind, const char *name, void *object,
                         void *field);
+/* A child whose name may be any text. */
+gd_status gd_module_put_layer(gd_module *module, const char *name, gd_module *layer);
 gd_entry *gd_module_entry(const gd_module *module, const char *name);
 void gd_module_remove_last(gd_module *module);
 /* The parts from number `first` on are those of a layer, which reads them by their numbers from 0: they
@@ -139,7 +138,7 @@ gd_tensors gd_module_run(gd_module *module, gd_tensors inputs);
 
 /* --- walking ---------------------------------------------------------------------------------- */
 
-enum { GD_MAX_PATH = 512, GD_MAX_DEPTH = 64 };
+enum { GD_MAX_PATH = 1024, GD_MAX_DEPTH = 64, GD_MAX_NAME = 500 };
 
 /* A walk over all modules and tensors of a tree, parents first, in order. Shared ones are visited
  * once (`again` false), or for each of their names. */

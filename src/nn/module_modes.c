@@ -249,7 +249,8 @@ static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **mad
         if (e->object && e->kind == GD_A_CHILD)
             GD_TRY(clone_module(c, (gd_module *)e->object, (gd_module **)&object));
         else if (e->object) GD_TRY(clone_tensor(c, (gd_tensor *)e->object, (gd_tensor **)&object));
-        GD_TRY(gd_module_put(copy, e->kind, e->name, object, NULL));
+        GD_TRY(e->kind == GD_A_CHILD ? gd_module_put_layer(copy, e->name, object)
+                                     : gd_module_put(copy, e->kind, e->name, object, NULL));
         copy->entries[i].field = e->field;
         copy->entries[i].own = e->own;
         if (e->field >= 0) memcpy((char *)copy->self + e->field, &object, sizeof object);

@@ -221,19 +221,27 @@ int64_t gd_module_parameter_count(gd_module *m) {
 
 /* --- paths ------------------------------------------------------------------------------------ */
 
-/* Finds the entry at a path, "layer1.0.conv1"; NULL: there is none. */
-static gd_entry *find_entry(gd_module *m, const char *path) {
-    for (gd_entry *e;; m = (gd_module *)e->object) {
-        char name[128];
-        const size_t n = strcspn(path, ".");
-        if (n >= sizeof name) return NULL;
-        memcpy(name, path, n);
-        name[n] = 0;
-        e = gd_module_entry(m, name);
-        if (!e || !path[n]) return e;
-        if (e->kind != GD_A_CHILD || !e->object) return NULL;
-        path += n + 1;
+/* Finds the entry at a path, "layer1.0.conv1", and the module that has it; NULL: there is none. The
+ * name of a layer may have dots itself, so the name of a child can end at any dot; the longest that
+ * leads to an entry is taken. */
+static gd_entry *find_entry_in(gd_module *m, const char *path, gd_module **holder) {
+    gd_entry *e = gd_module_entry(m, path);
+    *holder = m;
+    const size_t length = e ? 0 : strlen(path);
+    char name[GD_MAX_PATH];
+    if (length >= sizeof name) return NULL;
+    memcpy(name, path, length + 1);
+    for (char *dot; !e && (dot = strrchr(name, '.'));) {
+        *dot = 0;
+        const gd_entry *child = gd_module_entry(m, name);
+        if (child && child->kind == GD_A_CHILD && child->object)
+            e = find_entry_in((gd_module *)child->object, path + (dot - name) + 1, holder);
     }
+    return e;
+}
+static gd_entry *find_entry(gd_module *m, const char *path) {
+    gd_module *holder;
+    return find_entry_in(m, path, &holder);
 }
 
 typedef struct name_list {
@@ -313,13 +321,9 @@ static gd_status replace_child(gd_module *m, const char *path, gd_module *child)
     if (!child)
         return gd_failed() ? gd_failure()
                            : gd_fail(GD_E_ARGUMENT, "gd_module_replace: the child is NULL");
-    gd_entry *e = find_entry(m, path);
+    gd_module *parent;
+    gd_entry *e = find_entry_in(m, path, &parent);
     if (!e || e->kind != GD_A_CHILD) return fail_no_such(m, "gd_module_replace", path, true);
-    const char *dot = strrchr(path, '.');
-    char above[GD_MAX_PATH];
-    gd_module *parent = m;
-    snprintf(above, sizeof above, "%.*s", dot ? (int)(dot - path) : 0, path);
-    GD_TRY(find_module(m, above, &parent));
     if (gd_module_contains(child, parent, 0))
         return gd_fail(GD_E_STATE,
                        "gd_module_replace: the new '%s' is the module itself, or contains it",

@@ -1,4 +1,7 @@
-/* net.c - a net of named layers that read and write named tensors (gd_nn_net). */
+/* net.c - a net of named layers that read and write named tensors (gd_nn_net).
+ *
+ * The names become numbers when a layer is added, so a call looks up nothing.
+ */
 #include "nn/net.h"
 
 #include <stdio.h>
@@ -7,129 +10,134 @@
 #include "core/alloc.h"
 #include "core/freed.h"
 #include "core/grow.h"
-#include "core/name_map.h"
-#include "gradus/ops.h"
 #include "dispatch/intern.h"
+#include "gradus/ops.h"
 
-enum { MAX_NAMES = 64 };
+enum { ABSENT = -1 };
 
-/* --- lists of names, separated by spaces ------------------------------------------------------ */
+/* A tensor of the net. Several layers may give it, one after the other. */
+typedef struct net_tensor {
+    const char *name; /* interned */
+    bool given;       /* by an input of the net, or by a layer so far */
+} net_tensor;
 
-/* Copies the next name of a list. False: the list has no more. */
-static bool next_name(const char **list, char *name, size_t size) {
-    const char *s = *list + strspn(*list, " ");
-    const size_t n = strcspn(s, " ");
-    if (n == 0) return false;
-    snprintf(name, size, "%.*s", (int)(n < size ? n : size - 1), s);
-    *list = s + n;
-    return true;
+/* A layer. Its tensors are numbers in `numbers`, first those that it reads, then those it gives. */
+typedef struct net_row {
+    int entry; /* index of the layer among the entries of the net */
+    int first, n_reads, n_gives;
+} net_row;
+
+struct gd_net_rows {
+    net_tensor *tensors;
+    int n_tensors, tensors_room;
+    gd_name_map by_name; /* the numbers of the tensors */
+    int *numbers;        /* of the inputs of the net, of its outputs, and those of the rows */
+    int n_numbers, numbers_room;
+    int n_inputs, n_outputs;
+    net_row *rows;
+    int n_rows, rows_room;
+};
+
+/* --- lists of names --------------------------------------------------------------------------- */
+
+/* A list that is read from a text, with the memory of its names. */
+typedef struct name_list {
+    const char **at;
+    int count, room;
+    char *text;
+} name_list;
+
+static void free_list(name_list *list) {
+    gd_free(list->at);
+    gd_free(list->text);
 }
 
-static int count_names(const char *list) {
-    char name[128];
-    int n = 0;
-    while (next_name(&list, name, sizeof name)) n++;
-    return n;
-}
-
-static bool has_name(const char *list, const char *wanted) {
-    char name[128];
-    while (next_name(&list, name, sizeof name))
-        if (strcmp(name, wanted) == 0) return true;
-    return false;
-}
-
-static gd_status check_names(const char *list, const char *what) {
-    if (!list || count_names(list) == 0)
-        return gd_fail(GD_E_ARGUMENT, "%s: the list has no names", what);
-    if (count_names(list) > MAX_NAMES)
-        return gd_fail(GD_E_ARGUMENT, "%s: more than %d names", what, MAX_NAMES);
-    for (const char *s = list; *(s += strspn(s, " "));) {
-        const size_t n = strcspn(s, " ");
-        if (n > 120) return gd_fail(GD_E_ARGUMENT, "%s: the name '%.40s...' is too long", what, s);
-        s += n;
+/* Reads names that are separated by spaces. A backslash before a space makes it a part of the name. */
+static gd_status read_list(const char *text, name_list *list) {
+    list->text = gd_malloc(strlen(text) + 1);
+    char *to = list->text;
+    if (!to) return gd_no_memory(NULL, "for a net");
+    for (const char *s = text; *(s += strspn(s, " "));) {
+        if (!gd_grow(list->at, list->count, list->room)) return gd_no_memory(NULL, "for a net");
+        const bool absent = s[0] == '-' && (s[1] == ' ' || !s[1]);
+        list->at[list->count++] = absent ? NULL : to;
+        for (; *s && *s != ' '; s++) *to++ = *s == '\\' && s[1] ? *++s : *s;
+        *to++ = 0;
     }
     return GD_OK;
+}
+
+static gd_status take_list(const char *text, const char *what, name_list *list) {
+    if (text) GD_TRY(read_list(text, list));
+    if (list->count == 0) return gd_fail(GD_E_ARGUMENT, "%s: the list has no names", what);
+    for (int i = 0; i < list->count; i++)
+        if (list->at[i] && strlen(list->at[i]) > GD_MAX_NAME)
+            return gd_fail(GD_E_ARGUMENT, "%s: the name '%.40s...' is longer than %d characters",
+                           what, list->at[i], GD_MAX_NAME);
+    return GD_OK;
+}
+
+/* "image, label" */
+static const char *input_names(const gd_net_rows *net, char text[200]) {
+    size_t used = 0;
+    *text = 0;
+    for (int i = 0; i < net->n_inputs && used < 190; i++)
+        used += (size_t)snprintf(text + used, 200 - used, "%s%s", i ? ", " : "",
+                                 net->tensors[net->numbers[i]].name);
+    return text;
 }
 
 /* --- forward ---------------------------------------------------------------------------------- */
 
-/* The tensors of a call by their names. */
-typedef struct blobs {
-    gd_name_map numbers; /* indices of the tensors; the names are interned */
-    gd_tensor **tensors;
-    int count, room;
-} blobs;
-
-static gd_tensor **find_blob(const blobs *b, const char *name) {
-    const int i = gd_entry_number(&b->numbers, name);
-    return i < 0 ? NULL : &b->tensors[i];
-}
-
-static gd_status set_blob(blobs *b, const char *name, gd_tensor *t) {
-    gd_tensor **slot = find_blob(b, name);
-    const char *kept = slot ? NULL : gd_intern(name);
-    if (slot) *slot = t;
-    if (slot) return GD_OK;
-    if (!kept || !gd_grow(b->tensors, b->count, b->room) ||
-        !gd_set_entry_number(&b->numbers, kept, b->count))
-        return gd_no_memory(NULL, "for a net");
-    b->tensors[b->count++] = t;
-    return GD_OK;
-}
-
-static gd_status read_names(const blobs *b, const char *list, const char *layer, gd_tensor **in,
-                            int *n) {
-    char name[128];
-    for (*n = 0; next_name(&list, name, sizeof name); (*n)++) {
-        gd_tensor **t = strcmp(name, "-") == 0 ? &(gd_tensor *){NULL} : find_blob(b, name);
-        if (!t)
-            return gd_fail(GD_E_STATE, "%s reads '%s', which no earlier layer writes", layer, name);
-        in[*n] = *t;
+static gd_status read_tensors(const gd_net_rows *net, const int *numbers, int n,
+                              gd_tensor **tensors, const char *reader, gd_tensor **in) {
+    for (int i = 0; i < n; i++) {
+        in[i] = numbers[i] == ABSENT ? NULL : tensors[numbers[i]];
+        if (!in[i] && numbers[i] != ABSENT)
+            return gd_fail(GD_E_STATE, "%s reads '%s', which no earlier layer writes", reader,
+                           net->tensors[numbers[i]].name);
     }
     return GD_OK;
 }
 
-static gd_status run_row(gd_module *m, const gd_net_row *row, blobs *b) {
+static gd_status run_row(const gd_module *m, const net_row *row, gd_tensor **tensors) {
+    const gd_net_rows *net = m->net;
     const gd_entry *e = &m->entries[row->entry];
-    gd_tensor *in[MAX_NAMES];
-    int n;
-    GD_TRY(read_names(b, row->reads, e->name, in, &n));
-    const gd_tensors out = gd_module_run((gd_module *)e->object, (gd_tensors){in, n});
-    if (out.at[0]->kind == GD_FAILED) return gd_failure();
-    const char *gives = row->gives;
-    char name[128];
-    for (int i = 0; next_name(&gives, name, sizeof name); i++) {
-        if (i >= out.count)
-            return gd_fail(GD_E_STATE, "%s has %lld output%s, but %d names for them", e->name,
-                           (long long)out.count, out.count == 1 ? "" : "s",
-                           count_names(row->gives));
-        if (strcmp(name, "-") != 0) GD_TRY(set_blob(b, name, out.at[i]));
-    }
+    const int *reads = net->numbers + row->first, *gives = reads + row->n_reads;
+    gd_tensor *few[16], **in = row->n_reads <= 16 ? few : gd_list_new(row->n_reads);
+    if (!in) return GD_E_MEMORY;
+    GD_TRY(read_tensors(net, reads, row->n_reads, tensors, e->name, in));
+    const gd_tensors out = gd_module_run((gd_module *)e->object, (gd_tensors){in, row->n_reads});
+    if (out.count > 0 && out.at[0]->kind == GD_FAILED) return gd_failure();
+    if (row->n_gives > out.count)
+        return gd_fail(GD_E_STATE, "%s has %lld output%s, but %d names for them", e->name,
+                       (long long)out.count, out.count == 1 ? "" : "s", row->n_gives);
+    for (int i = 0; i < row->n_gives; i++)
+        if (gives[i] != ABSENT) tensors[gives[i]] = out.at[i];
     return GD_OK;
 }
 
-static gd_status run_rows(gd_module *m, gd_tensors in, blobs *b, gd_tensors *out) {
-    const char *list = m->inputs;
-    char name[128];
-    if (in.count != count_names(m->inputs))
-        return gd_fail(GD_E_ARGUMENT, "it takes %d inputs (%s), not %lld", count_names(m->inputs),
-                       m->inputs, (long long)in.count);
-    for (int i = 0; next_name(&list, name, sizeof name); i++) GD_TRY(set_blob(b, name, in.at[i]));
-    for (int i = 0; i < m->n_rows; i++) GD_TRY(run_row(m, &m->rows[i], b));
-    gd_tensor *results[MAX_NAMES];
-    int n;
-    GD_TRY(read_names(b, m->outputs, "the net", results, &n));
-    *out = gd_list_copy((gd_tensors){results, n});
-    return GD_OK;
+static gd_status run_rows(const gd_module *m, gd_tensors in, gd_tensor **tensors, gd_tensors *out) {
+    const gd_net_rows *net = m->net;
+    char names[200];
+    if (in.count != net->n_inputs)
+        return gd_fail(GD_E_ARGUMENT, "it takes %d input%s (%s), not %lld", net->n_inputs,
+                       net->n_inputs == 1 ? "" : "s", input_names(net, names), (long long)in.count);
+    for (int i = 0; i < net->n_inputs; i++) tensors[net->numbers[i]] = in.at[i];
+    for (int i = 0; i < net->n_rows; i++) GD_TRY(run_row(m, &net->rows[i], tensors));
+    gd_tensor **results = gd_list_new(net->n_outputs);
+    if (!results) return GD_E_MEMORY;
+    *out = (gd_tensors){results, net->n_outputs};
+    return read_tensors(net, net->numbers + net->n_inputs, net->n_outputs, tensors, "the net",
+                        results);
 }
 
 static gd_tensors run_net(gd_module *m, gd_tensors in) {
-    blobs b = {.count = 0};
+    gd_tensor **tensors = gd_calloc((size_t)m->net->n_tensors + 1, sizeof *tensors);
     gd_tensors out = {NULL, 0};
-    const gd_status status = run_rows(m, in, &b, &out);
-    gd_name_map_free(&b.numbers);
-    gd_free(b.tensors);
+    const gd_status status =
+        tensors ? run_rows(m, in, tensors, &out) : gd_no_memory(NULL, "for a net");
+    gd_free(tensors);
     if (status == GD_OK) return out;
     gd_report(NULL, status);
     return gd_list_of_errors(1);
@@ -137,41 +145,107 @@ static gd_tensors run_net(gd_module *m, gd_tensors in) {
 
 /* --- building --------------------------------------------------------------------------------- */
 
-gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *outputs) {
-    gd_status status = check_names(inputs, "gd_nn_net: inputs");
-    if (status == GD_OK) status = check_names(outputs, "gd_nn_net: outputs");
-    const char *in = status == GD_OK ? gd_intern(inputs) : NULL,
-               *out = in ? gd_intern(outputs) : NULL;
-    gd_module *m = out ? gd_module_bare("net") : NULL;
-    if (m) {
-        m->inputs = in;
-        m->outputs = out;
-        m->contained = run_net;
-        return m;
-    }
-    gd_report(site, status != GD_OK ? status : gd_no_memory(NULL, "for a net"));
-    return NULL;
+/* The number of a tensor; a new one if the name is new. */
+static gd_status number_of(gd_net_rows *net, const char *name, int *number) {
+    *number = name ? gd_entry_number(&net->by_name, name) : ABSENT;
+    if (!name || *number >= 0) return GD_OK;
+    const char *kept = gd_intern(name);
+    if (!kept || !gd_grow(net->tensors, net->n_tensors, net->tensors_room) ||
+        !gd_set_entry_number(&net->by_name, kept, net->n_tensors))
+        return gd_no_memory(NULL, "for a net");
+    *number = net->n_tensors;
+    net->tensors[net->n_tensors++] = (net_tensor){.name = kept};
+    return GD_OK;
 }
 
-/* Whether a name is an input of the net or an output of an earlier layer. */
-static bool is_defined(const gd_module *m, const char *name) {
-    return strcmp(name, "-") == 0 || has_name(m->inputs, name) || gd_name_map_find(&m->given, name);
-}
-
-/* Notes what a row gives, for is_defined. */
-static gd_status define_names(gd_module *m, const char *gives) {
-    char name[128];
-    while (next_name(&gives, name, sizeof name)) {
-        const char *kept = gd_intern(name);
-        if (!kept || !gd_name_map_add(&m->given, kept, m)) return gd_no_memory(NULL, "for a net");
+static gd_status add_numbers(gd_net_rows *net, gd_names names) {
+    for (int i = 0; i < names.count; i++) {
+        int number;
+        GD_TRY(number_of(net, names.at[i], &number));
+        if (!gd_grow(net->numbers, net->n_numbers, net->numbers_room))
+            return gd_no_memory(NULL, "for a net");
+        net->numbers[net->n_numbers++] = number;
     }
     return GD_OK;
 }
 
-static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const char *reads,
-                         const char *gives) {
-    char what[200], read[128];
-    if (!m || !m->inputs)
+static gd_status fill_net(gd_net_rows *net, gd_names inputs, gd_names outputs) {
+    for (int i = 0; i < inputs.count + outputs.count; i++)
+        if (!(i < inputs.count ? inputs.at[i] : outputs.at[i - inputs.count]))
+            return gd_fail(GD_E_ARGUMENT,
+                           "gd_nn_net: an input or output of a net has a name, not '-'");
+    GD_TRY(add_numbers(net, inputs));
+    GD_TRY(add_numbers(net, outputs));
+    net->n_inputs = inputs.count;
+    net->n_outputs = outputs.count;
+    for (int i = 0; i < inputs.count; i++) net->tensors[net->numbers[i]].given = true;
+    return GD_OK;
+}
+
+gd_module *gd_net_new_with(gd_names inputs, gd_names outputs) {
+    gd_module *m = gd_module_bare("net");
+    if (!m) return NULL;
+    m->contained = run_net;
+    m->net = gd_calloc(1, sizeof *m->net);
+    const gd_status status =
+        m->net ? fill_net(m->net, inputs, outputs) : gd_no_memory(NULL, "for a net");
+    if (status == GD_OK) return m;
+    gd_report(NULL, status);
+    return NULL;
+}
+
+gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *outputs) {
+    name_list in = {NULL}, out = {NULL};
+    gd_status status = take_list(inputs, "gd_nn_net: inputs", &in);
+    if (status == GD_OK) status = take_list(outputs, "gd_nn_net: outputs", &out);
+    GD_CALLED_FROM(site);
+    gd_module *m = status == GD_OK
+                       ? gd_net_new_with((gd_names){in.at, in.count}, (gd_names){out.at, out.count})
+                       : NULL;
+    free_list(&in);
+    free_list(&out);
+    gd_report(site, status);
+    return m;
+}
+
+static gd_status check_reads(const gd_net_rows *net, const char *name, gd_names reads) {
+    char names[200];
+    for (int i = 0; i < reads.count; i++) {
+        const int number = reads.at[i] ? gd_entry_number(&net->by_name, reads.at[i]) : ABSENT;
+        if (reads.at[i] && (number < 0 || !net->tensors[number].given))
+            return gd_fail(GD_E_ARGUMENT,
+                           "gd_net_add: '%s' reads '%s', which is neither an input of the net (%s) "
+                           "nor an output of an earlier layer",
+                           name, reads.at[i], input_names(net, names));
+    }
+    return GD_OK;
+}
+
+/* Takes back the numbers of a row that could not be added; its new names stay, which changes nothing. */
+static gd_status add_row(gd_module *m, const char *name, gd_module *layer, gd_names reads,
+                         gd_names gives) {
+    gd_net_rows *net = m->net;
+    const int first = net->n_numbers;
+    GD_TRY(check_reads(net, name, reads));
+    gd_status status = add_numbers(net, reads);
+    if (status == GD_OK) status = add_numbers(net, gives);
+    if (status == GD_OK && !gd_grow(net->rows, net->n_rows, net->rows_room))
+        status = gd_no_memory(NULL, "for a net");
+    if (status == GD_OK) status = gd_module_put_layer(m, name, layer);
+    if (status != GD_OK) {
+        net->n_numbers = first;
+        return status;
+    }
+    net->rows[net->n_rows++] = (net_row){m->count - 1, first, reads.count, gives.count};
+    const int *given = net->numbers + first + reads.count;
+    for (int i = 0; i < gives.count; i++)
+        if (given[i] != ABSENT) net->tensors[given[i]].given = true;
+    return GD_OK;
+}
+
+gd_status gd_net_add_with(gd_module *m, const char *name, gd_module *layer, gd_names reads,
+                          gd_names gives) {
+    if (!m || !m->net)
         return !m && gd_failed() ? gd_failure()
                                  : gd_fail(GD_E_ARGUMENT, "gd_net_add: the module is %s",
                                            m ? "not a gd_nn_net" : "NULL");
@@ -179,48 +253,63 @@ static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const
         return gd_failed()
                    ? gd_failure()
                    : gd_fail(GD_E_ARGUMENT, "gd_net_add: the layer '%s' is NULL", name ? name : "");
-    snprintf(what, sizeof what, "gd_net_add: the inputs of '%.80s'", name ? name : "");
-    GD_TRY(check_names(reads, what));
-    snprintf(what, sizeof what, "gd_net_add: the outputs of '%.80s'", name ? name : "");
-    GD_TRY(check_names(gives, what));
-    for (const char *list = reads; next_name(&list, read, sizeof read);)
-        if (!is_defined(m, read))
-            return gd_fail(GD_E_ARGUMENT,
-                           "gd_net_add: '%s' reads '%s', which is neither an input of the net (%s) "
-                           "nor an output of an earlier layer",
-                           name, read, m->inputs);
-    const char *kept_reads = gd_intern(reads), *kept_gives = gd_intern(gives);
-    if (!kept_reads || !kept_gives || !gd_grow(m->rows, m->n_rows, m->rows_room))
-        return gd_no_memory(NULL, "for a net");
-    GD_TRY(gd_module_put(m, GD_A_CHILD, name, layer, NULL));
-    m->rows[m->n_rows++] = (gd_net_row){m->count - 1, kept_reads, kept_gives};
-    const gd_status status = define_names(m, gives);
-    if (status == GD_OK) return GD_OK;
-    m->n_rows--;
-    gd_module_remove_last(m);
-    return status;
+    return add_row(m, name, layer, reads, gives);
 }
 
 gd_status gd_net_add_at(const char *site, gd_module *m, const char *name, gd_module *layer,
                         const char *reads, const char *gives) {
     GD_LIVE_AT(site, m);
     GD_LIVE_AT(site, layer);
-    return gd_report(site, add_row(m, name, layer, reads, gives));
+    name_list in = {NULL}, out = {NULL};
+    char what[200];
+    snprintf(what, sizeof what, "gd_net_add: the inputs of '%.80s'", name ? name : "");
+    gd_status status = m && layer ? take_list(reads, what, &in) : GD_OK;
+    snprintf(what, sizeof what, "gd_net_add: the outputs of '%.80s'", name ? name : "");
+    if (status == GD_OK && m && layer) status = take_list(gives, what, &out);
+    if (status == GD_OK)
+        status = gd_net_add_with(m, name, layer, (gd_names){in.at, in.count},
+                                 (gd_names){out.at, out.count});
+    free_list(&in);
+    free_list(&out);
+    return gd_report(site, status);
 }
 
+/* --- copying ---------------------------------------------------------------------------------- */
+
 void gd_net_rows_free(gd_module *m) {
-    gd_free(m->rows);
-    gd_name_map_free(&m->given);
+    gd_net_rows *net = m->net;
+    if (!net) return;
+    gd_free(net->tensors);
+    gd_free(net->numbers);
+    gd_free(net->rows);
+    gd_name_map_free(&net->by_name);
+    gd_free(net);
+}
+
+/* A copy of an array; *room is that of the copy. NULL: no memory, or the array is empty. */
+static void *copy_array(const void *from, int count, size_t size, int *room) {
+    void *copy = count > 0 ? gd_malloc((size_t)count * size) : NULL;
+    if (copy) memcpy(copy, from, (size_t)count * size);
+    *room = copy ? count : 0;
+    return copy;
 }
 
 gd_status gd_net_rows_copy(gd_module *copy, const gd_module *m) {
-    copy->inputs = m->inputs;
-    copy->outputs = m->outputs;
-    if (m->n_rows == 0) return GD_OK;
-    copy->rows = gd_malloc((size_t)m->n_rows * sizeof *m->rows);
-    if (!copy->rows) return gd_no_memory(NULL, "to copy a net");
-    memcpy(copy->rows, m->rows, (size_t)m->n_rows * sizeof *m->rows);
-    copy->n_rows = copy->rows_room = m->n_rows;
-    for (int i = 0; i < m->n_rows; i++) GD_TRY(define_names(copy, m->rows[i].gives));
-    return GD_OK;
+    const gd_net_rows *from = m->net;
+    if (!from) return GD_OK;
+    gd_net_rows *net = copy->net = gd_calloc(1, sizeof *net);
+    if (!net) return gd_no_memory(NULL, "to copy a net");
+    net->n_inputs = from->n_inputs;
+    net->n_outputs = from->n_outputs;
+    net->tensors = copy_array(from->tensors, net->n_tensors = from->n_tensors, sizeof *net->tensors,
+                              &net->tensors_room);
+    net->numbers = copy_array(from->numbers, net->n_numbers = from->n_numbers, sizeof *net->numbers,
+                              &net->numbers_room);
+    net->rows =
+        copy_array(from->rows, net->n_rows = from->n_rows, sizeof *net->rows, &net->rows_room);
+    bool complete = (net->tensors || net->n_tensors == 0) &&
+                    (net->numbers || net->n_numbers == 0) && (net->rows || net->n_rows == 0);
+    for (int i = 0; complete && i < net->n_tensors; i++)
+        complete = gd_set_entry_number(&net->by_name, net->tensors[i].name, i);
+    return complete ? GD_OK : gd_no_memory(NULL, "to copy a net");
 }

@@ -1,13 +1,20 @@
-/* net.h - the layers of a gd_nn_net, for the functions that clone and free modules. */
+/* net.h - the layers of a gd_nn_net, for library code that builds and copies nets. */
 #ifndef GRADUS_NN_NET_H
 #define GRADUS_NN_NET_H
 
 #include "nn/module.h"
 
-struct gd_net_row {
-    int entry;                 /* index of the layer among the entries of the net */
-    const char *reads, *gives; /* names, separated by spaces; interned */
-};
+/* A list of names of tensors; NULL is an absent input, or an output that nobody reads. */
+typedef struct gd_names {
+    const char *const *at;
+    int count;
+} gd_names;
+
+/* gd_nn_net and gd_net_add with lists instead of texts. These do not record a failure, except that
+ * a net that cannot be made is NULL. */
+gd_module *gd_net_new_with(gd_names inputs, gd_names outputs);
+gd_status gd_net_add_with(gd_module *net, const char *name, gd_module *layer, gd_names reads,
+                          gd_names gives);
 
 void gd_net_rows_free(gd_module *net);
 gd_status gd_net_rows_copy(gd_module *copy, const gd_module *net);

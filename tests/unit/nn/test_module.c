@@ -364,7 +364,39 @@ TEST(nets_of_named_layers_run_in_order) {
     CHECK(out.count == 2 && gd_tensor_rank(out.at[1]) == 0);
     CHECK(!gd_failed());
     gd_net_add(net, "c", gd_nn_relu(), "nothing", "h");
-    CHECK_MESSAGE("'c' reads 'nothing'", "x y");
+    CHECK_MESSAGE("'c' reads 'nothing'", "x, y");
+}
+
+TEST(names_of_a_net_may_have_dots_slashes_and_spaces) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_net("data\\ in", "out");
+    gd_net_add(net, "block/conv.1", gd_nn_linear(4, 3), "data\\ in", "a.b");
+    gd_net_add(net, "block/conv", gd_nn_sequential(gd_nn_linear(3, 2)), "a.b", "out");
+    CHECK(gd_module_forward(net, gd_randn(gd_dims(2, 4))) && !gd_failed());
+    CHECK(gd_module_tensor(net, "block/conv.1.weight") != gd_module_tensor(net, "block/conv.0.weight"));
+    CHECK(gd_module_count(gd_module_find(net, "block/conv")) == 1);
+    gd_module_replace(net, "block/conv.1", gd_nn_linear(4, 3, .bias = false));
+    CHECK(gd_module_parameter_count(net) == 12 + 8 && !gd_failed());
+    gd_module *copy = gd_module_clone(net);
+    CHECK(gd_module_forward(copy, gd_randn(gd_dims(2, 4))) && !gd_failed());
+    CHECK(gd_save_state("net.safetensors", gd_part("", net)) == GD_OK);
+    gd_module_init(copy, "*", "zeros");
+    CHECK(gd_load_state("net.safetensors", gd_part("", copy)) == GD_OK);
+    CHECK(gd_item(gd_sum(gd_abs(gd_module_tensor(copy, "block/conv.1.weight")))) > 0);
+}
+
+TEST(a_net_takes_any_number_of_names) {
+    GD_SCOPE;
+    enum { N = 200 };
+    char names[N * 8] = "", one[16];
+    for (int i = 0; i < N; i++) sprintf(one, "x%d ", i), strcat(names, one);
+    gd_module *net = gd_nn_net(names, "y"), *list = gd_layer_new("op", "name=cat options='axis=0'");
+    gd_net_add(net, "all", list, names, "y");
+    gd_tensor *in[N];
+    for (int i = 0; i < N; i++) in[i] = gd_full(gd_dims(1), i);
+    gd_tensors out = gd_module_call(net, (gd_tensors){in, N});
+    CHECK(!gd_failed() && out.count == 1 && gd_tensor_dim(out.at[0], 0) == N);
+    CHECK(gd_item(gd_sum(out.at[0])) == N * (N - 1) / 2);
 }
 
 TEST(a_summary_lists_layers_shapes_parameters_and_multiply_adds) {
