@@ -373,7 +373,8 @@ TEST(names_of_a_net_may_have_dots_slashes_and_spaces) {
     gd_net_add(net, "block/conv.1", gd_nn_linear(4, 3), "data\\ in", "a.b");
     gd_net_add(net, "block/conv", gd_nn_sequential(gd_nn_linear(3, 2)), "a.b", "out");
     CHECK(gd_module_forward(net, gd_randn(gd_dims(2, 4))) && !gd_failed());
-    CHECK(gd_module_tensor(net, "block/conv.1.weight") != gd_module_tensor(net, "block/conv.0.weight"));
+    CHECK(gd_module_tensor(net, "block/conv.1.weight") !=
+          gd_module_tensor(net, "block/conv.0.weight"));
     CHECK(gd_module_count(gd_module_find(net, "block/conv")) == 1);
     gd_module_replace(net, "block/conv.1", gd_nn_linear(4, 3, .bias = false));
     CHECK(gd_module_parameter_count(net) == 12 + 8 && !gd_failed());
