@@ -16,108 +16,110 @@
 /* --- schemas ---------------------------------------------------------------------------------- */
 
 static const gd_pb_field histogram_fields[] = {
-    {1, "min", GD_PB_DOUBLE, 0, NULL, NULL},
-    {2, "max", GD_PB_DOUBLE, 0, NULL, NULL},
-    {3, "num", GD_PB_DOUBLE, 0, NULL, NULL},
-    {4, "sum", GD_PB_DOUBLE, 0, NULL, NULL},
-    {5, "sum_squares", GD_PB_DOUBLE, 0, NULL, NULL},
-    {6, "bucket_limit", GD_PB_DOUBLE, GD_PB_PACKED, NULL, NULL},
-    {7, "bucket", GD_PB_DOUBLE, GD_PB_PACKED, NULL, NULL},
+    {1, "min", GD_PB_DOUBLE, 0, NULL, NULL, NULL},
+    {2, "max", GD_PB_DOUBLE, 0, NULL, NULL, NULL},
+    {3, "num", GD_PB_DOUBLE, 0, NULL, NULL, NULL},
+    {4, "sum", GD_PB_DOUBLE, 0, NULL, NULL, NULL},
+    {5, "sum_squares", GD_PB_DOUBLE, 0, NULL, NULL, NULL},
+    {6, "bucket_limit", GD_PB_DOUBLE, GD_PB_PACKED, NULL, NULL, NULL},
+    {7, "bucket", GD_PB_DOUBLE, GD_PB_PACKED, NULL, NULL, NULL},
 };
 static const gd_pb_schema histogram = GD_PB_SCHEMA("HistogramProto", histogram_fields);
 
 static const gd_pb_field image_fields[] = {
-    {1, "height", GD_PB_INT32, 0, NULL, NULL},
-    {2, "width", GD_PB_INT32, 0, NULL, NULL},
-    {3, "colorspace", GD_PB_INT32, 0, NULL, NULL},
-    {4, "encoded_image_string", GD_PB_BYTES, 0, NULL, NULL},
+    {1, "height", GD_PB_INT32, 0, NULL, NULL, NULL},
+    {2, "width", GD_PB_INT32, 0, NULL, NULL, NULL},
+    {3, "colorspace", GD_PB_INT32, 0, NULL, NULL, NULL},
+    {4, "encoded_image_string", GD_PB_BYTES, 0, NULL, NULL, NULL},
 };
 static const gd_pb_schema image = GD_PB_SCHEMA("Summary.Image", image_fields);
 
-static const gd_pb_field dim_fields[] = {{1, "size", GD_PB_INT64, 0, NULL, NULL}};
+static const gd_pb_field dim_fields[] = {{1, "size", GD_PB_INT64, 0, NULL, NULL, NULL}};
 static const gd_pb_schema dim = GD_PB_SCHEMA("TensorShapeProto.Dim", dim_fields);
 
-static const gd_pb_field shape_fields[] = {{2, "dim", GD_PB_MESSAGE, GD_PB_REPEATED, &dim, NULL}};
+static const gd_pb_field shape_fields[] = {
+    {2, "dim", GD_PB_MESSAGE, GD_PB_REPEATED, &dim, NULL, NULL}};
 static const gd_pb_schema shape = GD_PB_SCHEMA("TensorShapeProto", shape_fields);
 
 static const gd_pb_field tensor_fields[] = {
-    {1, "dtype", GD_PB_ENUM, 0, NULL, NULL},
-    {2, "tensor_shape", GD_PB_MESSAGE, 0, &shape, NULL},
-    {8, "string_val", GD_PB_STRING, GD_PB_REPEATED, NULL, NULL},
+    {1, "dtype", GD_PB_ENUM, 0, NULL, NULL, NULL},
+    {2, "tensor_shape", GD_PB_MESSAGE, 0, &shape, NULL, NULL},
+    {8, "string_val", GD_PB_STRING, GD_PB_REPEATED, NULL, NULL, NULL},
 };
 static const gd_pb_schema tensor = GD_PB_SCHEMA("TensorProto", tensor_fields);
 
-static const gd_pb_field plugin_fields[] = {{1, "plugin_name", GD_PB_STRING, 0, NULL, NULL}};
+static const gd_pb_field plugin_fields[] = {{1, "plugin_name", GD_PB_STRING, 0, NULL, NULL, NULL}};
 static const gd_pb_schema plugin = GD_PB_SCHEMA("SummaryMetadata.PluginData", plugin_fields);
 
-static const gd_pb_field metadata_fields[] = {{1, "plugin_data", GD_PB_MESSAGE, 0, &plugin, NULL}};
+static const gd_pb_field metadata_fields[] = {
+    {1, "plugin_data", GD_PB_MESSAGE, 0, &plugin, NULL, NULL}};
 static const gd_pb_schema metadata = GD_PB_SCHEMA("SummaryMetadata", metadata_fields);
 
 static const gd_pb_field value_fields[] = {
-    {1, "tag", GD_PB_STRING, 0, NULL, NULL},
-    {2, "simple_value", GD_PB_FLOAT, 0, NULL, NULL},
-    {4, "image", GD_PB_MESSAGE, 0, &image, NULL},
-    {5, "histo", GD_PB_MESSAGE, 0, &histogram, NULL},
-    {8, "tensor", GD_PB_MESSAGE, 0, &tensor, NULL},
-    {9, "metadata", GD_PB_MESSAGE, 0, &metadata, NULL},
+    {1, "tag", GD_PB_STRING, 0, NULL, NULL, NULL},
+    {2, "simple_value", GD_PB_FLOAT, 0, NULL, NULL, NULL},
+    {4, "image", GD_PB_MESSAGE, 0, &image, NULL, NULL},
+    {5, "histo", GD_PB_MESSAGE, 0, &histogram, NULL, NULL},
+    {8, "tensor", GD_PB_MESSAGE, 0, &tensor, NULL, NULL},
+    {9, "metadata", GD_PB_MESSAGE, 0, &metadata, NULL, NULL},
 };
 static const gd_pb_schema value = GD_PB_SCHEMA("Summary.Value", value_fields);
 
 static const gd_pb_field summary_fields[] = {
-    {1, "value", GD_PB_MESSAGE, GD_PB_REPEATED, &value, NULL},
+    {1, "value", GD_PB_MESSAGE, GD_PB_REPEATED, &value, NULL, NULL},
 };
 static const gd_pb_schema summary = GD_PB_SCHEMA("Summary", summary_fields);
 
 static const gd_pb_enum session_states[] = {
     {"START", 1}, {"STOP", 2}, {"CHECKPOINT", 3}, {NULL, 0}};
 static const gd_pb_field session_fields[] = {
-    {1, "status", GD_PB_ENUM, 0, NULL, session_states},
+    {1, "status", GD_PB_ENUM, 0, NULL, session_states, NULL},
 };
 static const gd_pb_schema session_log = GD_PB_SCHEMA("SessionLog", session_fields);
 
 static const gd_pb_field event_fields[] = {
-    {1, "wall_time", GD_PB_DOUBLE, 0, NULL, NULL},
-    {2, "step", GD_PB_INT64, 0, NULL, NULL},
-    {3, "file_version", GD_PB_STRING, 0, NULL, NULL},
-    {4, "graph_def", GD_PB_BYTES, 0, NULL, NULL},
-    {5, "summary", GD_PB_MESSAGE, 0, &summary, NULL},
-    {7, "session_log", GD_PB_MESSAGE, 0, &session_log, NULL},
+    {1, "wall_time", GD_PB_DOUBLE, 0, NULL, NULL, NULL},
+    {2, "step", GD_PB_INT64, 0, NULL, NULL, NULL},
+    {3, "file_version", GD_PB_STRING, 0, NULL, NULL, NULL},
+    {4, "graph_def", GD_PB_BYTES, 0, NULL, NULL, NULL},
+    {5, "summary", GD_PB_MESSAGE, 0, &summary, NULL, NULL},
+    {7, "session_log", GD_PB_MESSAGE, 0, &session_log, NULL, NULL},
 };
 const gd_pb_schema gd_event_schema = GD_PB_SCHEMA("Event", event_fields);
 
 static const gd_pb_field list_fields[] = {
-    {7, "shape", GD_PB_MESSAGE, GD_PB_REPEATED, &shape, NULL}};
+    {7, "shape", GD_PB_MESSAGE, GD_PB_REPEATED, &shape, NULL, NULL}};
 static const gd_pb_schema list = GD_PB_SCHEMA("AttrValue.ListValue", list_fields);
 
 static const gd_pb_field attr_fields[] = {
-    {1, "list", GD_PB_MESSAGE, 0, &list, NULL},
-    {2, "s", GD_PB_BYTES, 0, NULL, NULL},
-    {6, "type", GD_PB_ENUM, 0, NULL, NULL},
-    {7, "shape", GD_PB_MESSAGE, 0, &shape, NULL},
+    {1, "list", GD_PB_MESSAGE, 0, &list, NULL, NULL},
+    {2, "s", GD_PB_BYTES, 0, NULL, NULL, NULL},
+    {6, "type", GD_PB_ENUM, 0, NULL, NULL, NULL},
+    {7, "shape", GD_PB_MESSAGE, 0, &shape, NULL, NULL},
 };
 static const gd_pb_schema attr = GD_PB_SCHEMA("AttrValue", attr_fields);
 
 static const gd_pb_field entry_fields[] = {
-    {1, "key", GD_PB_STRING, 0, NULL, NULL},
-    {2, "value", GD_PB_MESSAGE, 0, &attr, NULL},
+    {1, "key", GD_PB_STRING, 0, NULL, NULL, NULL},
+    {2, "value", GD_PB_MESSAGE, 0, &attr, NULL, NULL},
 };
 static const gd_pb_schema entry = GD_PB_SCHEMA("NodeDef.AttrEntry", entry_fields);
 
 static const gd_pb_field node_fields[] = {
-    {1, "name", GD_PB_STRING, 0, NULL, NULL},
-    {2, "op", GD_PB_STRING, 0, NULL, NULL},
-    {3, "input", GD_PB_STRING, GD_PB_REPEATED, NULL, NULL},
-    {4, "device", GD_PB_STRING, 0, NULL, NULL},
-    {5, "attr", GD_PB_MESSAGE, GD_PB_REPEATED, &entry, NULL},
+    {1, "name", GD_PB_STRING, 0, NULL, NULL, NULL},
+    {2, "op", GD_PB_STRING, 0, NULL, NULL, NULL},
+    {3, "input", GD_PB_STRING, GD_PB_REPEATED, NULL, NULL, NULL},
+    {4, "device", GD_PB_STRING, 0, NULL, NULL, NULL},
+    {5, "attr", GD_PB_MESSAGE, GD_PB_REPEATED, &entry, NULL, NULL},
 };
 static const gd_pb_schema node = GD_PB_SCHEMA("NodeDef", node_fields);
 
-static const gd_pb_field version_fields[] = {{1, "producer", GD_PB_INT32, 0, NULL, NULL}};
+static const gd_pb_field version_fields[] = {{1, "producer", GD_PB_INT32, 0, NULL, NULL, NULL}};
 static const gd_pb_schema version = GD_PB_SCHEMA("VersionDef", version_fields);
 
 static const gd_pb_field graph_fields[] = {
-    {1, "node", GD_PB_MESSAGE, GD_PB_REPEATED, &node, NULL},
-    {4, "versions", GD_PB_MESSAGE, 0, &version, NULL},
+    {1, "node", GD_PB_MESSAGE, GD_PB_REPEATED, &node, NULL, NULL},
+    {4, "versions", GD_PB_MESSAGE, 0, &version, NULL, NULL},
 };
 const gd_pb_schema gd_graph_def_schema = GD_PB_SCHEMA("GraphDef", graph_fields);
 

@@ -70,6 +70,19 @@ void gd_pb_free(gd_pb_doc *doc) {
     gd_free(doc);
 }
 
+gd_pb_doc *gd_pb_new_named(const gd_pb_schema *schema, const char *name) {
+    gd_pb_doc *doc = gd_pb_new(schema);
+    const size_t bytes = strlen(name) + 1;
+    char *copy = doc ? gd_pb_alloc(doc, bytes) : NULL;
+    if (copy == NULL) {
+        gd_pb_free(doc);
+        gd_fail(GD_E_MEMORY, "no memory for a %s", schema->name);
+        return NULL;
+    }
+    doc->name = memcpy(copy, name, bytes);
+    return doc;
+}
+
 gd_pb *gd_pb_root(gd_pb_doc *doc) { return &doc->root; }
 
 /* --- values ----------------------------------------------------------------------------------- */

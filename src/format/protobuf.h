@@ -4,8 +4,8 @@
  * one writer serve all schemas. A document is a tree of messages; fields are accessed by name.
  *
  *     static const gd_pb_field point_fields[] = {
- *         {1, "x", GD_PB_INT64, 0, NULL, NULL},
- *         {2, "label", GD_PB_STRING, GD_PB_REPEATED, NULL, NULL},
+ *         {1, "x", GD_PB_INT64, 0, NULL, NULL, NULL},
+ *         {2, "label", GD_PB_STRING, GD_PB_REPEATED, NULL, NULL, NULL},
  *     };
  *     static const gd_pb_schema point = GD_PB_SCHEMA("Point", point_fields);
  *
@@ -66,6 +66,8 @@ typedef struct gd_pb_field {
     unsigned flags;
     const gd_pb_schema *message; /* of a MESSAGE */
     const gd_pb_enum *values;    /* of an ENUM: the names that text may use; NULL: numbers only */
+    const char *by_default;      /* as text, for gd_pb_int_of and its siblings; NULL: 0, "", or the
+                                  * first of `values` */
 } gd_pb_field;
 
 struct gd_pb_schema {
@@ -137,6 +139,24 @@ const char *gd_pb_string(const gd_pb *message, const char *field); /* "": not se
 const char *gd_pb_string_at(const gd_pb *message, const char *field, size_t i);
 const gd_pb *gd_pb_message(const gd_pb *message, const char *field); /* NULL: not set */
 const gd_pb *gd_pb_message_at(const gd_pb *message, const char *field, size_t i);
+
+/* Access by a path through messages: "pooling_param.pad_h". Where a field on the way is not set, the
+ * result is the default of the last field, from the schema. Of repeated fields the first value
+ * counts. A path that the schemas do not have, or that ends at a field of another type, gives 0, "",
+ * NULL.
+ *
+ * A float is the double with the fewest digits that rounds to it: 0.1, not 0.10000000149. */
+bool gd_pb_has(const gd_pb *message, const char *path);       /* is it set? */
+int64_t gd_pb_int_of(const gd_pb *message, const char *path); /* also a bool, an enum's number */
+double gd_pb_float_of(const gd_pb *message, const char *path);
+const char *gd_pb_string_of(const gd_pb *message, const char *path);
+const char *gd_pb_word_of(const gd_pb *message, const char *path); /* the name of an enum's value */
+const gd_pb_list *gd_pb_list_of(const gd_pb *message, const char *path); /* NULL: not set */
+const gd_pb *gd_pb_message_of(const gd_pb *message, const char *path);   /* NULL: not set */
+
+/* Fails with GD_E_FORMAT and a text that begins with the place where the message was read:
+ * "net.prototxt:41:5: " or "a.caffemodel: byte 123: "; without one if a program made it. */
+gd_status gd_pb_fail(const gd_pb *at, const char *format, ...) GD_PRINTF(2, 3);
 
 /* --- filling ---------------------------------------------------------------------------------- */
 

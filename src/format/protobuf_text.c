@@ -386,7 +386,7 @@ gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const cha
                           const char *text, size_t bytes) {
     *out = NULL;
     parser p = {.name = name, .at = text, .end = text + bytes, .line_start = text, .line = 1};
-    p.doc = gd_pb_new(schema);
+    p.doc = gd_pb_new_named(schema, name);
     if (p.doc == NULL) return GD_E_MEMORY;
     p.doc->root.line = p.doc->root.column = 1;
     skip_space(&p);

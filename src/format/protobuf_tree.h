@@ -11,10 +11,14 @@ struct gd_pb_doc {
     struct gd_pb_block *blocks; /* of memory */
     char *free_at;
     size_t free_bytes;
-    char *data; /* the bytes of the file, if the document owns them */
+    char *data;       /* the bytes of the file, if the document owns them */
+    const char *name; /* of the data, for error messages; NULL: a program has made the document */
     gd_pb root;
     gd_pb spare; /* receives values after a failure */
 };
+
+/* An empty document that is read from data of this name. NULL: no memory; the failure is recorded. */
+gd_pb_doc *gd_pb_new_named(const gd_pb_schema *schema, const char *name);
 
 /* Memory that lives as long as the document; NULL: no memory. */
 void *gd_pb_alloc(gd_pb_doc *doc, size_t bytes);

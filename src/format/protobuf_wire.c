@@ -230,7 +230,7 @@ gd_status gd_pb_read(gd_pb_doc **out, const gd_pb_schema *schema, const char *na
         return gd_fail(GD_E_FORMAT, "%s: has %zu bytes; messages have at most 2^31 - 1", name,
                        bytes);
     reader r = {.name = name, .start = data, .at = data, .end = (const uint8_t *)data + bytes};
-    r.doc = gd_pb_new(schema);
+    r.doc = gd_pb_new_named(schema, name);
     if (r.doc == NULL) return GD_E_MEMORY;
     gd_status status = bytes > 0 ? read_message(&r, &r.doc->root) : GD_OK;
     if (status != GD_OK) {

@@ -6,11 +6,11 @@
 #include "onnx/onnx.h"
 
 /* clang-format off */
-#define ONE(number, name, type)            {number, name, type, 0, NULL, NULL}
-#define MANY(number, name, type)           {number, name, type, GD_PB_REPEATED, NULL, NULL}
-#define PACKED(number, name, type)         {number, name, type, GD_PB_PACKED, NULL, NULL}
-#define A_MESSAGE(number, name, schema)    {number, name, GD_PB_MESSAGE, 0, &schema, NULL}
-#define MANY_MESSAGES(number, name, schema) {number, name, GD_PB_MESSAGE, GD_PB_REPEATED, &schema, NULL}
+#define ONE(number, name, type)            {number, name, type, 0, NULL, NULL, NULL}
+#define MANY(number, name, type)           {number, name, type, GD_PB_REPEATED, NULL, NULL, NULL}
+#define PACKED(number, name, type)         {number, name, type, GD_PB_PACKED, NULL, NULL, NULL}
+#define A_MESSAGE(number, name, schema)    {number, name, GD_PB_MESSAGE, 0, &schema, NULL, NULL}
+#define MANY_MESSAGES(number, name, schema) {number, name, GD_PB_MESSAGE, GD_PB_REPEATED, &schema, NULL, NULL}
 
 static const gd_pb_field pair_fields[] = {ONE(1, "key", GD_PB_STRING), ONE(2, "value", GD_PB_STRING)};
 static const gd_pb_schema pair = GD_PB_SCHEMA("StringStringEntryProto", pair_fields);
@@ -35,7 +35,7 @@ static const gd_pb_field tensor_fields[] = {
     PACKED(11, "uint64_data", GD_PB_UINT64),
     ONE(12, "doc_string", GD_PB_STRING),
     MANY_MESSAGES(13, "external_data", pair),
-    {14, "data_location", GD_PB_ENUM, 0, NULL, location_values},
+    {14, "data_location", GD_PB_ENUM, 0, NULL, location_values, NULL},
 };
 const gd_pb_schema gd_onnx_tensor_schema = GD_PB_SCHEMA("TensorProto", tensor_fields);
 
@@ -69,7 +69,7 @@ static const gd_pb_field attribute_fields[] = {
     MANY_MESSAGES(10, "tensors", gd_onnx_tensor_schema),
     MANY_MESSAGES(11, "graphs", graph),
     ONE(13, "doc_string", GD_PB_STRING),
-    {20, "type", GD_PB_ENUM, 0, NULL, attribute_types},
+    {20, "type", GD_PB_ENUM, 0, NULL, attribute_types, NULL},
     ONE(21, "ref_attr_name", GD_PB_STRING),
 };
 static const gd_pb_schema attribute = GD_PB_SCHEMA("AttributeProto", attribute_fields);

@@ -1,0 +1,150 @@
+/* test_caffe_schema.c - the tables of Caffe's messages are consistent, and fields that a file does not
+ * set have Caffe's defaults.
+ */
+#include "caffe/schema.h"
+
+#include <math.h>
+
+#include "core/error.h"
+#include "core/number.h"
+#include "test.h"
+
+/* --- the tables ------------------------------------------------------------------------------- */
+
+enum { MAX_SCHEMAS = 200 };
+static const gd_pb_schema *schemas[MAX_SCHEMAS];
+static int n_schemas;
+
+static void collect(const gd_pb_schema *schema) {
+    for (int i = 0; i < n_schemas; i++)
+        if (schemas[i] == schema) return;
+    CHECK(n_schemas < MAX_SCHEMAS);
+    if (n_schemas == MAX_SCHEMAS) return;
+    schemas[n_schemas++] = schema;
+    for (int i = 0; i < schema->count; i++)
+        if (schema->fields[i].message) collect(schema->fields[i].message);
+}
+
+static bool has_word(const gd_pb_enum *e, const char *word) {
+    for (; e->name; e++)
+        if (strcmp(e->name, word) == 0) return true;
+    return false;
+}
+
+static bool is_default(const gd_pb_field *f) {
+    char *end = "";
+    if (f->type == GD_PB_STRING) return true;
+    if (f->type == GD_PB_BOOL) return strcmp(f->by_default, "true") == 0;
+    if (f->type == GD_PB_ENUM) return has_word(f->values, f->by_default);
+    if (f->type == GD_PB_FLOAT) gd_double_parse(f->by_default, &end);
+    else if (f->type < GD_PB_BOOL) strtoll(f->by_default, &end, 10);
+    else return false;
+    return *end == '\0' && f->by_default[0] != '\0';
+}
+
+static void check_field(const gd_pb_schema *s, int i) {
+    const gd_pb_field *f = &s->fields[i];
+    const bool repeated = f->flags & GD_PB_REPEATED;
+    for (int k = 0; k < i; k++) {
+        CHECK_SAYING(s->fields[k].number < f->number, "%s.%s", s->name, f->name);
+        CHECK_SAYING(strcmp(s->fields[k].name, f->name) != 0, "%s.%s", s->name, f->name);
+    }
+    CHECK_SAYING((f->message != NULL) == (f->type == GD_PB_MESSAGE), "%s.%s", s->name, f->name);
+    CHECK_SAYING((f->values != NULL) == (f->type == GD_PB_ENUM), "%s.%s", s->name, f->name);
+    CHECK_SAYING(!f->by_default || (!repeated && is_default(f)), "%s.%s", s->name, f->name);
+}
+
+TEST(all_tables_are_in_the_order_of_their_numbers_and_have_valid_defaults) {
+    collect(&gd_caffe_solver_schema);
+    collect(&gd_caffe_solver_state_schema);
+    collect(&gd_caffe_blob_vector_schema);
+    collect(&gd_caffe_datum_schema);
+    CHECK_SAYING(n_schemas == 82, "%d", n_schemas);
+    for (int s = 0; s < n_schemas; s++)
+        for (int i = 0; i < schemas[s]->count; i++) check_field(schemas[s], i);
+}
+
+/* --- defaults --------------------------------------------------------------------------------- */
+
+static const gd_pb *read_layer(gd_pb_doc **doc, const char *text) {
+    CHECK_SAYING(gd_pb_read_text(doc, &gd_caffe_layer_schema, "layer.txt", text, strlen(text)) ==
+                     GD_OK,
+                 "%s", gd_latest_failure());
+    return gd_pb_root(*doc);
+}
+
+TEST(a_field_that_is_not_set_has_its_default) {
+    gd_pb_doc *doc;
+    const gd_pb *layer = read_layer(&doc, "name: 'a' pooling_param { stride: 2 pad_h: 0 }");
+    CHECK(gd_pb_int_of(layer, "pooling_param.stride") == 2);
+    CHECK(gd_pb_int_of(layer, "pooling_param.pad") == 0);
+    CHECK(gd_pb_int_of(layer, "convolution_param.group") == 1);
+    CHECK(gd_pb_int_of(layer, "convolution_param.bias_term") == 1);
+    CHECK(gd_pb_int_of(layer, "batch_norm_param.use_global_stats") == 0);
+    CHECK(gd_pb_int_of(layer, "flatten_param.end_axis") == -1);
+    CHECK(gd_pb_int_of(layer, "hinge_loss_param.norm") == 1);
+    CHECK(gd_pb_float_of(layer, "lrn_param.beta") == 0.75);
+    CHECK(gd_pb_float_of(layer, "batch_norm_param.moving_average_fraction") == 0.999);
+    CHECK(gd_pb_float_of(layer, "convolution_param.weight_filler.max") == 1);
+    CHECK(!strcmp(gd_pb_string_of(layer, "convolution_param.weight_filler.type"), "constant"));
+    CHECK(!strcmp(gd_pb_string_of(layer, "name"), "a") && !*gd_pb_string_of(layer, "type"));
+    CHECK(!strcmp(gd_pb_word_of(layer, "pooling_param.pool"), "MAX"));
+    CHECK(!strcmp(gd_pb_word_of(layer, "phase"), "TRAIN")); /* no default: the first word */
+    CHECK(gd_pb_has(layer, "pooling_param.pad_h") && !gd_pb_has(layer, "pooling_param.pad"));
+    CHECK(gd_pb_message_of(layer, "pooling_param") && !gd_pb_message_of(layer, "lrn_param"));
+    gd_pb_free(doc);
+}
+
+TEST(values_of_a_file_are_found_by_their_path) {
+    gd_pb_doc *doc;
+    const gd_pb *layer =
+        read_layer(&doc, "convolution_param { kernel_size: 3 kernel_size: 5 "
+                         "weight_filler { type: 'xavier' value: 0.1 variance_norm: AVERAGE } }");
+    const gd_pb_list *sizes = gd_pb_list_of(layer, "convolution_param.kernel_size");
+    CHECK(sizes && sizes->count == 2 && sizes->ints[1] == 5);
+    CHECK(gd_pb_int_of(layer, "convolution_param.kernel_size") == 3);
+    CHECK(gd_pb_float_of(layer, "convolution_param.weight_filler.value") == 0.1);
+    CHECK(
+        !strcmp(gd_pb_word_of(layer, "convolution_param.weight_filler.variance_norm"), "AVERAGE"));
+    gd_pb_free(doc);
+}
+
+TEST(paths_that_do_not_exist_find_nothing) {
+    gd_pb_doc *doc;
+    const gd_pb *layer = read_layer(&doc, "name: 'a' pooling_param { stride: 2 }");
+    static const char *const paths[] = {"",      "pooling",        "pooling_param.x", "name.x",
+                                        "name.", "pooling_param.", ".name",           "x.stride"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        CHECK(!gd_pb_has(layer, paths[i]) && gd_pb_int_of(layer, paths[i]) == 0);
+        CHECK(gd_pb_float_of(layer, paths[i]) == 0 && !*gd_pb_string_of(layer, paths[i]));
+        CHECK(!gd_pb_message_of(layer, paths[i]) && !*gd_pb_word_of(layer, paths[i]));
+    }
+    CHECK(gd_pb_int_of(layer, "name") == 0 && gd_pb_float_of(layer, "pooling_param.stride") == 0);
+    CHECK(gd_pb_int_of(NULL, "name") == 0 && !*gd_pb_string_of(NULL, "name"));
+    gd_pb_free(doc);
+}
+
+TEST(failures_begin_with_the_place_of_a_message) {
+    gd_pb_doc *doc;
+    const gd_pb *layer = read_layer(&doc, "name: 'a'\npooling_param {\n stride: 2 }");
+    CHECK(gd_pb_fail(gd_pb_message_of(layer, "pooling_param"), "no %s", "pool") == GD_E_FORMAT);
+    CHECK_SAYING(strncmp(gd_latest_failure(), "layer.txt:2:", 12) == 0 &&
+                     strstr(gd_latest_failure(), ": no pool"),
+                 "%s", gd_latest_failure());
+    gd_pb_free(doc);
+
+    static const char wire[] = "\x0a\x01x\xca\x07\x02\x18\x02"; /* name, pooling_param.stride */
+    CHECK(gd_pb_read(&doc, &gd_caffe_layer_schema, "a.bin", wire, sizeof wire - 1) == GD_OK);
+    CHECK(gd_pb_int_of(gd_pb_root(doc), "pooling_param.stride") == 2);
+    gd_pb_fail(gd_pb_message_of(gd_pb_root(doc), "pooling_param"), "no pool");
+    CHECK_SAYING(strcmp(gd_latest_failure(), "a.bin: byte 6: no pool") == 0, "%s",
+                 gd_latest_failure());
+    gd_pb_free(doc);
+
+    doc = gd_pb_new(&gd_caffe_layer_schema);
+    gd_pb_fail(gd_pb_root(doc), "no pool");
+    CHECK(strcmp(gd_latest_failure(), "no pool") == 0);
+    gd_pb_free(doc);
+}
+
+TEST_MAIN
