@@ -8,6 +8,7 @@
 #ifndef GRADUS_CAFFE_NET_H
 #define GRADUS_CAFFE_NET_H
 
+#include "caffe/data.h"
 #include "caffe/layer.h"
 
 /* A parameter of the net, as `param` of its layer describes it. */
@@ -30,20 +31,20 @@ typedef struct gd_caffe_output {
 typedef struct gd_caffe_input {
     const char *name;
     gd_shape shape;
-    int layer; /* of its data layer in data_layers; -1: an `input` of the text */
+    bool from_text; /* an `input` of the text, not the top of a data layer */
 } gd_caffe_input;
 
 typedef struct gd_caffe_net {
     gd_module *module; /* retained */
-    gd_pb_doc *doc;    /* of the text; the net owns it if it has read it */
+    gd_pb_doc *doc;    /* of the text, if the net has read it */
     const char *name, *file;
     gd_caffe_phase phase;
     gd_caffe_input *inputs;
     gd_caffe_output *outputs;
     gd_caffe_parameter *parameters;
-    const gd_pb **data_layers; /* their messages, in order */
-    const gd_pb **layers;      /* all layers of this phase, in order */
-    int n_inputs, n_outputs, n_parameters, n_data_layers, n_layers;
+    const gd_pb **layers; /* all layers of this phase, in order */
+    gd_caffe_data *data;  /* the stream of the data layers; NULL: there are none */
+    int n_inputs, n_outputs, n_parameters, n_layers;
 } gd_caffe_net;
 
 typedef struct gd_caffe_net_settings {

@@ -13,7 +13,10 @@
 #include "dispatch/intern.h"
 #include "gradus/ops.h"
 
+/* The number of a tensor that is absent. Smaller numbers are those of tensors that are read detached. */
 enum { ABSENT = -1 };
+static int detached(int number) { return number > ABSENT ? ABSENT - 1 - number : number; }
+static int attached(int number) { return number < ABSENT ? ABSENT - 1 - number : number; }
 
 /* A tensor of the net. Several layers may give it, one after the other. */
 typedef struct net_tensor {
@@ -92,10 +95,12 @@ static const char *input_names(const gd_net_rows *net, char text[200]) {
 static gd_status read_tensors(const gd_net_rows *net, const int *numbers, int n,
                               gd_tensor **tensors, const char *reader, gd_tensor **in) {
     for (int i = 0; i < n; i++) {
-        in[i] = numbers[i] == ABSENT ? NULL : tensors[numbers[i]];
-        if (!in[i] && numbers[i] != ABSENT)
+        const int number = attached(numbers[i]);
+        in[i] = number == ABSENT ? NULL : tensors[number];
+        if (!in[i] && number != ABSENT)
             return gd_fail(GD_E_STATE, "%s reads '%s', which no earlier layer writes", reader,
-                           net->tensors[numbers[i]].name);
+                           net->tensors[number].name);
+        if (number != numbers[i]) in[i] = gd_detach(in[i]);
     }
     return GD_OK;
 }
@@ -272,6 +277,12 @@ gd_status gd_net_add_at(const char *site, gd_module *m, const char *name, gd_mod
     free_list(&in);
     free_list(&out);
     return gd_report(site, status);
+}
+
+void gd_net_detach_input(gd_module *m, int i) {
+    const net_row *last = &m->net->rows[m->net->n_rows - 1];
+    int *number = &m->net->numbers[last->first + i];
+    *number = detached(*number);
 }
 
 /* --- copying ---------------------------------------------------------------------------------- */

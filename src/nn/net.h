@@ -16,6 +16,9 @@ gd_module *gd_net_new_with(gd_names inputs, gd_names outputs);
 gd_status gd_net_add_with(gd_module *net, const char *name, gd_module *layer, gd_names reads,
                           gd_names gives);
 
+/* The layer that was added last reads its input number `i` detached: no gradient goes there. */
+void gd_net_detach_input(gd_module *net, int i);
+
 void gd_net_rows_free(gd_module *net);
 gd_status gd_net_rows_copy(gd_module *copy, const gd_module *net);
 
