@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "caffe/filler.h"
+#include "caffe/net_build.h"
 #include "gradus/extend.h"
 #include "graph/build/graph.h"
 #include "nn/module.h"
@@ -66,7 +67,7 @@ static gd_status make_by_type(gd_caffe_layer *l) {
 }
 
 /* The message of an op gets the place of the layer in the text. */
-static gd_status add_place(const gd_caffe_layer *l, gd_status status) {
+gd_status gd_caffe_add_place(const gd_caffe_layer *l, gd_status status) {
     char text[GD_MESSAGE_MAX];
     snprintf(text, sizeof text, "%s", gd_latest_failure());
     if (strstr(text, "layer '")) return status;
@@ -79,7 +80,7 @@ gd_status gd_caffe_make_layer(gd_caffe_layer *l) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, make_by_type(l));
-    return status == GD_OK ? GD_OK : add_place(l, status);
+    return status == GD_OK ? GD_OK : gd_caffe_add_place(l, status);
 }
 
 /* --- modules ---------------------------------------------------------------------------------- */

@@ -7,8 +7,7 @@
 enum { ANY = -1, SAME = -2, LOSS = GD_CAFFE_LOSS | GD_CAFFE_NO_TOP_NEEDED };
 
 /* Name; the least and the most bottoms and tops; flags. The function is gd_caffe_make_NAME. */
-#define TYPES(T) \
-    T(Silence, 1, ANY, 0, 0, 0)
+#define TYPES(T) T(Silence, 1, ANY, 0, 0, 0)
 
 #define DECLARE(name, ...) gd_status gd_caffe_make_##name(gd_caffe_layer *l);
 TYPES(DECLARE)

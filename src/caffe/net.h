@@ -70,7 +70,4 @@ void gd_caffe_net_free(gd_caffe_net *net); /* NULL is fine */
 /* The loss of a call of the module: the sum of its outputs, each by its loss_weight. A tensor of rank 0. */
 gd_tensor *gd_caffe_net_loss(const gd_caffe_net *net, gd_tensors outputs);
 
-/* Whether a layer is a part of the net in this state (its `include` and `exclude`). */
-bool gd_caffe_is_included(const gd_pb *layer, const gd_caffe_net_settings *settings);
-
 #endif

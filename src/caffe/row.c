@@ -34,14 +34,16 @@ static bool is_message_of(const char *field, const char *type) {
 static const gd_pb_field *message_of_type(const gd_caffe_layer *l) {
     const gd_pb_schema *schema = l->message->schema;
     for (int i = 0; i < schema->count; i++)
-        if (schema->fields[i].type == GD_PB_MESSAGE && is_message_of(schema->fields[i].name, l->type))
+        if (schema->fields[i].type == GD_PB_MESSAGE &&
+            is_message_of(schema->fields[i].name, l->type))
             return &schema->fields[i];
     return NULL;
 }
 
 static const gd_pb_field *find_field(const gd_pb_field *message, const char *name) {
     for (int i = 0; message && i < message->message->count; i++)
-        if (strcmp(message->message->fields[i].name, name) == 0) return &message->message->fields[i];
+        if (strcmp(message->message->fields[i].name, name) == 0)
+            return &message->message->fields[i];
     return NULL;
 }
 
