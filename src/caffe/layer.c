@@ -7,7 +7,7 @@
 
 #include "caffe/filler.h"
 #include "caffe/net_build.h"
-#include "gradus/extend.h"
+#include "gradus/layers.h"
 #include "graph/build/graph.h"
 #include "nn/module.h"
 

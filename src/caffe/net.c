@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "caffe/net_build.h"
-#include "caffe/read.h"
 #include "core/alloc.h"
 #include "core/grow.h"
 #include "dispatch/intern.h"
@@ -379,17 +378,6 @@ gd_status gd_caffe_net_build(gd_caffe_net **out, const gd_pb *message, const cha
     if (status == GD_OK) return GD_OK;
     gd_caffe_net_free(net);
     *out = NULL;
-    return status;
-}
-
-gd_status gd_caffe_net_read(gd_caffe_net **out, const char *path,
-                            const gd_caffe_net_settings *settings) {
-    gd_pb_doc *doc = NULL;
-    *out = NULL;
-    GD_TRY(gd_caffe_read_net(&doc, path));
-    const gd_status status = gd_caffe_net_build(out, gd_pb_root(doc), path, settings);
-    if (status == GD_OK) (*out)->doc = doc;
-    else gd_pb_free(doc);
     return status;
 }
 

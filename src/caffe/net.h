@@ -53,7 +53,7 @@ typedef struct gd_caffe_net_settings {
     const char *const *stages;
     int n_stages;
     const char *outputs; /* names of blobs, with spaces between them; NULL: the net's outputs */
-    const char *dummy; /* "data=3,227,227": shapes of the tops of data layers that are not opened */
+    const gd_caffe_data_options *data; /* NULL: no threads, no dummy data */
     /* A net whose parameters the new one shares, by the names of layers; NULL: none. */
     const gd_caffe_net *share;
     bool no_fill; /* parameters get their values from a file: they need no filler */

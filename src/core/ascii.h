@@ -18,6 +18,7 @@ static inline bool gd_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '
 static inline char gd_to_upper(char c) { return gd_is_lower(c) ? (char)(c - 'a' + 'A') : c; }
 
 /* Whether two texts of this length are equal if case is ignored. */
+static inline char gd_to_lower(char c) { return gd_is_upper(c) ? (char)(c - 'A' + 'a') : c; }
 static inline bool gd_is_same_word(const char *a, const char *b, size_t length) {
     for (size_t i = 0; i < length; i++)
         if (gd_to_upper(a[i]) != gd_to_upper(b[i])) return false;

@@ -11,6 +11,7 @@
 #include "core/freed.h"
 #include "core/grow.h"
 #include "dispatch/intern.h"
+#include "gradus/autograd.h"
 #include "gradus/ops.h"
 
 /* The number of a tensor that is absent. Smaller numbers are those of tensors that are read detached. */

@@ -1,0 +1,41 @@
+/* test_net.c - nets from text as modules. */
+#include <string.h>
+
+#include "clean_test.h"
+#include "compare.h"
+#include "gradus/gradus.h"
+#include "caffe/net.h"
+#include "caffe/schema.h"
+
+static gd_pb_doc *doc;
+static gd_caffe_net *build(const char *text, const gd_caffe_net_settings *settings) {
+    gd_caffe_net *net = NULL;
+    gd_pb_free(doc);
+    doc = NULL;
+    if (gd_pb_read_text(&doc, &gd_caffe_net_schema, "net.prototxt", text, strlen(text)) == GD_OK)
+        gd_caffe_net_build(&net, gd_pb_root(doc), "net.prototxt", settings);
+    return net;
+}
+
+TEST(layers_become_rows_of_a_net) {
+    GD_SCOPE;
+    static const char text[] =
+        "name: 'tiny'\n"
+        "input: 'data' input_shape { dim: 2 dim: 3 }\n"
+        "layer { name: 'act' type: 'TanH' bottom: 'data' top: 'data' }\n"
+        "layer { name: 'a/b.c' type: 'Softmax' bottom: 'data' top: 'prob' }\n"
+        "layer { name: 'quiet' type: 'Silence' bottom: 'prob' include { phase: TRAIN } }\n"
+        "layer { name: 'power' type: 'Sigmoid' bottom: 'data' top: 'z' include { phase: TEST } }\n";
+    gd_caffe_net *net = build(text, &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST});
+    CHECK(net);
+    if (!net) printf("%s\n", gd_latest_failure());
+    if (!net) return;
+    CHECK(net->n_inputs == 1 && net->n_outputs == 2);
+    CHECK(strcmp(net->outputs[0].name, "prob") == 0 && strcmp(net->outputs[1].name, "z") == 0);
+    gd_tensors y = gd_module_call(net->module, gd_list(gd_ones(gd_dims(4, 3))));
+    CHECK(y.count == 2 && gd_tensor_dim(y.at[0], 0) == 4);
+    CHECK(gd_item(gd_sum(y.at[0])) == 4);
+    gd_caffe_net_free(net);
+}
+
+TEST_MAIN
