@@ -145,16 +145,18 @@ GD_API gd_status gd_optimizer_set_options_at(const char *site, gd_optimizer *opt
 
 typedef struct gd_minimize_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
-    double clip_norm GD_DEFAULT_(0);  /* max_norm of gd_clip_grad_norm; 0: no clipping */
-    double clip_value GD_DEFAULT_(0); /* then: value of gd_clip_grad_value; 0: no clipping */
+    double clip_norm GD_DEFAULT_(0);   /* max_norm of gd_clip_grad_norm; 0: no clipping */
+    double clip_eps GD_DEFAULT_(1e-6); /* eps of gd_clip_grad_norm */
+    double clip_value GD_DEFAULT_(0);  /* then: value of gd_clip_grad_value; 0: no clipping */
     gd_schedule *schedule GD_DEFAULT_(nullptr); /* takes a step after the optimizer's */
     /* scales the loss; a step whose gradients overflow is skipped (loss_scale.h) */
     gd_loss_scale *loss_scale GD_DEFAULT_(nullptr);
 } GD_GIVEN_BY_NAME_ gd_minimize_options;
-#define GD_MINIMIZE_OPTIONS_(...)                                                        \
-    GD_OPTIONS_(gd_minimize_options,                                                     \
-                (.clip_norm = 0, .clip_value = 0, .schedule = NULL, .loss_scale = NULL), \
-                __VA_ARGS__)
+#define GD_MINIMIZE_OPTIONS_(...)                                                                  \
+    GD_OPTIONS_(                                                                                   \
+        gd_minimize_options,                                                                       \
+        (.clip_norm = 0, .clip_eps = 1e-6, .clip_value = 0, .schedule = NULL, .loss_scale = NULL), \
+        __VA_ARGS__)
 
 /* In a graph: a symbol; fetching it takes one step of the optimizer for this loss. */
 #define gd_minimize(optimizer, loss, ...) \
@@ -167,11 +169,13 @@ GD_API gd_tensor *gd_minimize_at(const char *site, gd_optimizer *optimizer, gd_t
 typedef struct gd_clip_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     double norm_type GD_DEFAULT_(2); /* p of the p-norm; INFINITY: the largest absolute value */
+    double eps GD_DEFAULT_(1e-6); /* added to the norm that max_norm is divided by, as in PyTorch */
     bool error_if_nonfinite
         GD_DEFAULT_(false); /* fails if the norm is infinite or NaN; not in a jit */
 } GD_GIVEN_BY_NAME_ gd_clip_options;
-#define GD_CLIP_OPTIONS_(...) \
-    GD_OPTIONS_(gd_clip_options, (.norm_type = 2, .error_if_nonfinite = false), __VA_ARGS__)
+#define GD_CLIP_OPTIONS_(...)                                                                \
+    GD_OPTIONS_(gd_clip_options, (.norm_type = 2, .eps = 1e-6, .error_if_nonfinite = false), \
+                __VA_ARGS__)
 
 /* Scales the gradients of the parameters so that the norm of all of them, as one vector, is at most
  * max_norm. Returns the norm before scaling, an f64 tensor of rank 0. Parameters without a gradient

@@ -82,17 +82,18 @@ typedef struct gd_compile_options {
     /* The dtype of matrix products and the like: "f32", "bf16", "f16" (autocast.h). With f16 the
      * loss is scaled (loss_scale.h), unless gd_fit has a .step. */
     const char *precision GD_DEFAULT_("f32");
-    int accumulate GD_DEFAULT_(1);    /* batches whose gradients are accumulated for one step */
-    double clip_norm GD_DEFAULT_(0);  /* max_norm of gd_clip_grad_norm; 0: no clipping */
-    double clip_value GD_DEFAULT_(0); /* value of gd_clip_grad_value; 0: no clipping */
+    int accumulate GD_DEFAULT_(1);     /* batches whose gradients are accumulated for one step */
+    double clip_norm GD_DEFAULT_(0);   /* max_norm of gd_clip_grad_norm; 0: no clipping */
+    double clip_eps GD_DEFAULT_(1e-6); /* eps of gd_clip_grad_norm */
+    double clip_value GD_DEFAULT_(0);  /* value of gd_clip_grad_value; 0: no clipping */
 } GD_GIVEN_BY_NAME_ gd_compile_options;
-#define GD_COMPILE_OPTIONS_(...)                                                   \
-    GD_OPTIONS_(gd_compile_options,                                                \
-                (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,  \
-                 .schedule_object = NULL, .loss = NULL, .loss_module = NULL,       \
-                 .loss_function = NULL, .loss_user = NULL, .metrics = NULL,        \
-                 .metric_objects = {NULL, GD_LIST_NOT_GIVEN_}, .precision = "f32", \
-                 .accumulate = 1, .clip_norm = 0, .clip_value = 0),                \
+#define GD_COMPILE_OPTIONS_(...)                                                      \
+    GD_OPTIONS_(gd_compile_options,                                                   \
+                (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,     \
+                 .schedule_object = NULL, .loss = NULL, .loss_module = NULL,          \
+                 .loss_function = NULL, .loss_user = NULL, .metrics = NULL,           \
+                 .metric_objects = {NULL, GD_LIST_NOT_GIVEN_}, .precision = "f32",    \
+                 .accumulate = 1, .clip_norm = 0, .clip_eps = 1e-6, .clip_value = 0), \
                 __VA_ARGS__)
 
 /* The net holds the objects. Compiling it again starts with new optimizer state. */

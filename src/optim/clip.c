@@ -38,10 +38,10 @@ gd_tensor *gd_gradients_norm(gd_tensor *const *gradients, int n, double p) {
     return total;
 }
 
-/* max_norm / (norm + 1e-6), at most 1. */
-static gd_tensor *clip_factor(gd_tensor *norm, double max_norm) {
+/* max_norm / (norm + eps), at most 1. */
+static gd_tensor *clip_factor(gd_tensor *norm, double max_norm, double eps) {
     return gd_minimum(
-        gd_div(gd_scalar_of(max_norm, GD_F64), gd_add(norm, gd_scalar_of(1e-6, GD_F64))),
+        gd_div(gd_scalar_of(max_norm, GD_F64), gd_add(norm, gd_scalar_of(eps, GD_F64))),
         gd_scalar_of(1, GD_F64));
 }
 
@@ -144,6 +144,9 @@ static gd_status check_norm(double max_norm, const gd_clip_options *o) {
     if (!(o->norm_type > 0))
         return gd_fail(GD_E_ARGUMENT, "gd_clip_grad_norm: norm_type is %g; it must be in (0, inf]",
                        o->norm_type);
+    if (!(o->eps >= 0))
+        return gd_fail(GD_E_ARGUMENT, "gd_clip_grad_norm: eps is %g; it must be in [0, inf)",
+                       o->eps);
     if (o->error_if_nonfinite && gd_this_thread.tracer)
         return gd_fail(
             GD_E_UNSUPPORTED,
@@ -163,7 +166,8 @@ static gd_status clip_norm(gd_tensors parameters, double max_norm, const gd_clip
     if (status == GD_OK && (*norm)->kind == GD_FAILED) status = gd_failure();
     if (status == GD_OK && o->error_if_nonfinite && !isfinite(gd_item(*norm)))
         status = gd_fail(GD_E_STATE, "gd_clip_grad_norm: the norm of the gradients is not finite");
-    if (status == GD_OK && n) status = scale_all(gradients, n, clip_factor(*norm, max_norm));
+    if (status == GD_OK && n)
+        status = scale_all(gradients, n, clip_factor(*norm, max_norm, o->eps));
     gd_free(gradients);
     return status;
 }
@@ -233,10 +237,10 @@ int gd_optimizer_gradients(const gd_optimizer *o, gd_tensor ***at) {
 }
 
 static gd_status clip_gradients(gd_tensor ***at, gd_tensor **gradients, int n, double max_norm,
-                                double value) {
+                                double eps, double value) {
     for (int i = 0; i < n; i++) gradients[i] = *at[i];
     gd_tensor *factor =
-        max_norm > 0 ? clip_factor(gd_gradients_norm(gradients, n, 2), max_norm) : NULL;
+        max_norm > 0 ? clip_factor(gd_gradients_norm(gradients, n, 2), max_norm, eps) : NULL;
     for (int i = 0; i < n; i++) {
         gd_tensor *g = gradients[i];
         if (factor) g = gd_mul(g, gd_factor_for(factor, (gd_dtype)g->dtype));
@@ -247,13 +251,13 @@ static gd_status clip_gradients(gd_tensor ***at, gd_tensor **gradients, int n, d
     return GD_OK;
 }
 
-gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value) {
+gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double eps, double value) {
     if (max_norm == 0 && value == 0) return GD_OK;
     gd_tensor ***at = gd_calloc((size_t)o->n_parameters, sizeof *at);
     gd_tensor **gradients = gd_calloc((size_t)o->n_parameters, sizeof *gradients);
     const int n = at && gradients ? gd_optimizer_gradients(o, at) : 0;
     gd_status status = at && gradients ? GD_OK : gd_no_memory(NULL, "for a step");
-    if (n > 0) status = clip_gradients(at, gradients, n, max_norm, value);
+    if (n > 0) status = clip_gradients(at, gradients, n, max_norm, eps, value);
     gd_free(at);
     gd_free(gradients);
     return status;

@@ -142,7 +142,7 @@ extern const struct gd_state_rules gd_optimizer_state_rules, gd_schedule_state_r
     gd_loss_scale_state_rules;
 
 /* Clips the gradients of the parts (clip.c). */
-gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value);
+gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double eps, double value);
 
 /* The addresses of all gradients in the parts; `at` has room for n_parameters. */
 int gd_optimizer_gradients(const gd_optimizer *o, gd_tensor ***at);

@@ -10,8 +10,10 @@
  *   weight_decay float = 0   in [0, inf): times the parameter, added to the gradient
  *   momentum float = 0       in [0, inf): of the running sum of steps; 0: there is none
  *   centered bool = false    divides by the root of the variance
+ *   l1 bool = false          weight_decay is times the sign of the parameter
  *   maximize bool = false    maximizes instead of minimizing
- *   caffe RMSProp
+ *   caffe RMSProp base_lr=lr rms_decay=alpha delta=eps weight_decay=weight_decay regularization_type=l1,false:L2,true:L1
+ *        when momentum=0 centered=false maximize=false
  *   python RMSprop(lr, alpha, eps, weight_decay, momentum, centered)
  */
 static void rmsprop_slots(const void *options, gd_slot_needs *needs) {
@@ -23,19 +25,27 @@ static void rmsprop_slots(const void *options, gd_slot_needs *needs) {
 
 static void rmsprop_update(gd_update *u) {
     const gd_optim_rmsprop_options *o = gd_update_options(u);
-    const gd_rmsprop_step_options plain = {
-        .alpha = o->alpha, .eps = o->eps, .weight_decay = o->weight_decay, .maximize = o->maximize};
-    const gd_rmsprop_centered_step_options centered = {
-        .alpha = o->alpha, .eps = o->eps, .weight_decay = o->weight_decay, .maximize = o->maximize};
+    const gd_rmsprop_step_options plain = {.alpha = o->alpha,
+                                           .eps = o->eps,
+                                           .weight_decay = o->weight_decay,
+                                           .l1 = o->l1,
+                                           .maximize = o->maximize};
+    const gd_rmsprop_centered_step_options centered = {.alpha = o->alpha,
+                                                       .eps = o->eps,
+                                                       .weight_decay = o->weight_decay,
+                                                       .l1 = o->l1,
+                                                       .maximize = o->maximize};
     const gd_rmsprop_momentum_step_options momentum = {.alpha = o->alpha,
                                                        .eps = o->eps,
                                                        .momentum = o->momentum,
                                                        .weight_decay = o->weight_decay,
+                                                       .l1 = o->l1,
                                                        .maximize = o->maximize};
     const gd_rmsprop_centered_momentum_step_options both = {.alpha = o->alpha,
                                                             .eps = o->eps,
                                                             .momentum = o->momentum,
                                                             .weight_decay = o->weight_decay,
+                                                            .l1 = o->l1,
                                                             .maximize = o->maximize};
     const gd_tensors lr = gd_list(gd_update_lr(u));
     if (o->momentum > 0 && o->centered)

@@ -25,6 +25,7 @@ static gd_tensor *elapsed_share(gd_tensor *step, int64_t steps) {
  *   steps int = 0           in [0, inf): how many these are
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   caffe fixed  when steps=0 warmup=0
  *   python ConstantLR(factor, total_iters=steps)
  */
 static gd_tensor *constant_rate(const void *options, gd_tensor *step, gd_tensor *base) {
@@ -38,7 +39,7 @@ static gd_tensor *constant_rate(const void *options, gd_tensor *step, gd_tensor 
  *   gamma float = 0.1       in [0, inf): factor
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
- *   caffe step
+ *   caffe step stepsize=size gamma=gamma  when warmup=0
  *   python StepLR(step_size=size, gamma)
  */
 static gd_status step_check(const void *options) {
@@ -59,7 +60,7 @@ static gd_tensor *step_rate(const void *options, gd_tensor *step, gd_tensor *bas
  *   gamma float = 0.1       in [0, inf): factor
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
- *   caffe multistep
+ *   caffe multistep stepvalue=milestones gamma=gamma  when warmup=0
  *   python MultiStepLR(milestones, gamma)
  */
 static gd_status multistep_check(const void *options) {
@@ -85,7 +86,7 @@ static gd_tensor *multistep_rate(const void *options, gd_tensor *step, gd_tensor
  * In every step the rate is multiplied by gamma.
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
- *   caffe exp
+ *   caffe exp gamma=gamma  when warmup=0
  *   python ExponentialLR(gamma)
  */
 static gd_status exponential_check(const void *options) {
@@ -98,6 +99,46 @@ static gd_status exponential_check(const void *options) {
 static gd_tensor *exponential_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     return gd_mul(base,
                   gd_pow(f64_scalar(((const gd_lr_exponential_options *)options)->gamma), step));
+}
+
+/*schedule inverse(gamma:float)
+ * In step t the rate is the base rate times (1 + gamma t)^-power.
+ *   power float = 1         in [0, inf): 1 is Keras's InverseTimeDecay
+ *   warmup int = 0          in [0, inf): steps of warm-up
+ *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   caffe inv gamma=gamma power=power  when warmup=0
+ *   python InverseLR(gamma, power)
+ */
+static gd_status inverse_check(const void *options) {
+    const gd_lr_inverse_options *o = options;
+    if (o->gamma >= 0 && o->gamma < INFINITY) return GD_OK;
+    return gd_fail(GD_E_ARGUMENT, "gd_lr_inverse: gamma is %g; it must be in [0, inf)", o->gamma);
+}
+
+static gd_tensor *inverse_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    const gd_lr_inverse_options *o = options;
+    gd_tensor *grown = gd_add(f64_scalar(1), gd_mul(f64_scalar(o->gamma), step));
+    return gd_mul(base, gd_pow(grown, f64_scalar(-o->power)));
+}
+
+/*schedule sigmoid(gamma:float, midpoint:int)
+ * In step t the rate is the base rate times 1 / (1 + exp(-gamma (t - midpoint))): it goes from the
+ * base rate to 0 if gamma is negative, else the other way.
+ *   warmup int = 0          in [0, inf): steps of warm-up
+ *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   caffe sigmoid gamma=gamma stepsize=midpoint  when warmup=0
+ *   python SigmoidLR(gamma, midpoint)
+ */
+static gd_status sigmoid_check(const void *options) {
+    const gd_lr_sigmoid_options *o = options;
+    if (isfinite(o->gamma)) return GD_OK;
+    return gd_fail(GD_E_ARGUMENT, "gd_lr_sigmoid: gamma is %g; it must be finite", o->gamma);
+}
+
+static gd_tensor *sigmoid_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    const gd_lr_sigmoid_options *o = options;
+    gd_tensor *late = gd_sub(step, f64_scalar((double)o->midpoint));
+    return gd_mul(base, gd_sigmoid(gd_mul(f64_scalar(o->gamma), late)));
 }
 
 /*schedule linear
@@ -120,7 +161,7 @@ static gd_tensor *linear_rate(const void *options, gd_tensor *step, gd_tensor *b
  *   power float = 1         in [0, inf): 1 is a line
  *   warmup int = 0          in [0, inf): steps of warm-up
  *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
- *   caffe poly
+ *   caffe poly max_iter=steps power=power  when warmup=0
  *   python PolynomialLR(total_iters=steps, power)
  */
 static gd_tensor *polynomial_rate(const void *options, gd_tensor *step, gd_tensor *base) {

@@ -9,8 +9,11 @@
  *   dampening float = 0      in (-inf, inf): of the gradient in the sum
  *   nesterov bool = false    Nesterov momentum; needs momentum, and no dampening
  *   weight_decay float = 0   in [0, inf): times the parameter, added to the gradient
+ *   l1 bool = false          weight_decay is times the sign of the parameter
+ *   lr_inside bool = false   the sum is of the gradients times lr, as in Caffe: a new rate changes only what is added from then on
  *   maximize bool = false    maximizes instead of minimizing
- *   caffe SGD
+ *   caffe SGD base_lr=lr momentum=momentum weight_decay=weight_decay regularization_type=l1,false:L2,true:L1
+ *        when lr_inside=true nesterov=false dampening=0 maximize=false
  *   python SGD(lr, momentum, dampening, weight_decay, nesterov)
  */
 static gd_status sgd_check(const void *options) {
@@ -43,12 +46,15 @@ static void sgd_update(gd_update *u) {
     const double sign = o->maximize ? -1 : 1, decay = sign * o->weight_decay;
     gd_tensor *lr = gd_update_lr(u);
     if (o->momentum == 0) {
-        gd_sgd_step_options plain = {.weight_decay = decay};
+        gd_sgd_step_options plain = {.weight_decay = decay, .l1 = o->l1};
         gd_update_each(u, "sgd_step", &plain, gd_list(o->maximize ? gd_neg(lr) : lr));
         return;
     }
-    gd_momentum_step_options with = {
-        .momentum = o->momentum, .nesterov = o->nesterov, .weight_decay = decay};
+    gd_momentum_step_options with = {.momentum = o->momentum,
+                                     .nesterov = o->nesterov,
+                                     .lr_inside = o->lr_inside,
+                                     .weight_decay = decay,
+                                     .l1 = o->l1};
     gd_update_each(u, "momentum_step", &with, gd_list(lr, gradient_scale(u, o->dampening, sign)));
 }
 

@@ -254,7 +254,8 @@ static gd_status minimize_loss(gd_optimizer *o, gd_tensor *loss, const gd_minimi
     GD_TRY(find_symbols(o, loss, done));
     int before = gd_no_grad_begin();
     gd_status status = scale ? gd_loss_scale_symbols(scale, o, &verdict) : GD_OK;
-    if (status == GD_OK) status = gd_clip_symbols(o, options->clip_norm, options->clip_value);
+    if (status == GD_OK)
+        status = gd_clip_symbols(o, options->clip_norm, options->clip_eps, options->clip_value);
     if (status == GD_OK) status = gd_optimizer_make_state(o);
     if (status == GD_OK) status = gd_optimizer_advance(o, verdict.skip, done, n_done);
     if (status == GD_OK && options->schedule)
@@ -290,6 +291,7 @@ static const char *check_minimize(const gd_optimizer *o, const gd_tensor *loss,
     if (!o->in_graph && !(loss->node->origin && loss->node->origin->graph))
         return "the graph of the loss was freed";
     if (!(options->clip_norm >= 0)) return "clip_norm must be in [0, inf]";
+    if (!(options->clip_eps >= 0)) return "clip_eps must be in [0, inf]";
     if (!(options->clip_value >= 0)) return "clip_value must be in [0, inf]";
     if (options->schedule && gd_schedule_optimizer(options->schedule) != o)
         return "the schedule belongs to another optimizer";

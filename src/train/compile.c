@@ -303,6 +303,8 @@ static gd_status check_numbers(const gd_compile_options *o) {
         return gd_fail(GD_E_ARGUMENT, "accumulate is %d; it must be in [1, inf)", o->accumulate);
     if (!(o->clip_norm >= 0))
         return gd_fail(GD_E_ARGUMENT, "clip_norm is %g; it must be in [0, inf)", o->clip_norm);
+    if (!(o->clip_eps >= 0))
+        return gd_fail(GD_E_ARGUMENT, "clip_eps is %g; it must be in [0, inf)", o->clip_eps);
     if (!(o->clip_value >= 0))
         return gd_fail(GD_E_ARGUMENT, "clip_value is %g; it must be in [0, inf)", o->clip_value);
     return GD_OK;
@@ -453,6 +455,7 @@ static gd_status read_options(gd_training *t, gd_module *net, const gd_compile_o
     }
     t->accumulate = o->accumulate;
     t->clip_norm = o->clip_norm;
+    t->clip_eps = o->clip_eps;
     t->clip_value = o->clip_value;
     bool built;
     GD_TRY(gd_module_is_built(net, &built));

@@ -85,7 +85,8 @@ static gd_status apply_grads(gd_fit_run *r) {
     if (!t->optimizer) return GD_OK;
     if (t->clip_norm > 0 || t->clip_value > 0)
         GD_TRY(gd_loss_scale_unscale(t->scale, t->optimizer));
-    if (t->clip_norm > 0 && gd_clip_grad_norm(r->parameters, t->clip_norm)->kind == GD_FAILED)
+    if (t->clip_norm > 0 &&
+        gd_clip_grad_norm(r->parameters, t->clip_norm, .eps = t->clip_eps)->kind == GD_FAILED)
         return gd_failure();
     if (t->clip_value > 0) GD_TRY(gd_clip_grad_value(r->parameters, t->clip_value));
     return gd_loss_scale_step(t->scale, t->optimizer, .schedule = t->schedule);

@@ -37,7 +37,7 @@ typedef struct gd_training {
     int n_metrics;
     gd_dtype precision; /* of autocast; GD_DTYPE_NONE: off */
     int accumulate;
-    double clip_norm, clip_value;
+    double clip_norm, clip_eps, clip_value;
 } gd_training;
 
 /* The training of a net; NULL: it is not compiled. */

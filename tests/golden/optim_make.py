@@ -58,7 +58,8 @@ def torch_options(o, defaults=None):
 
 def make_optimizer(name, first, second, w):
     make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
-            "rmsprop": torch.optim.RMSprop, "adagrad": torch.optim.Adagrad}[name]
+            "rmsprop": torch.optim.RMSprop, "adagrad": torch.optim.Adagrad,
+            "adadelta": torch.optim.Adadelta}[name]
     optimizer = make(w[:2], **torch_options(parse_options(first)), foreach=False)
     optimizer.add_param_group({"params": w[2:], **torch_options(parse_options(second), optimizer.defaults)})
     return optimizer

@@ -8,7 +8,8 @@ import unittest
 import gradus as gd
 
 lrs = gd.optim.lr_scheduler
-CLASSES = {"SGD": {"momentum": 0.9}, "Adam": {}, "AdamW": {"betas": (0.8, 0.9)}, "RMSprop": {"centered": True}, "Adagrad": {}}
+CLASSES = {"SGD": {"momentum": 0.9}, "Adam": {}, "AdamW": {"betas": (0.8, 0.9)}, "RMSprop": {"centered": True}, "Adagrad": {},
+           "Adadelta": {"rho": 0.8}}
 
 
 def make_net():
@@ -261,6 +262,8 @@ class Schedulers(unittest.TestCase):
         self.check(lambda o: lrs.ConstantLR(o, 0.5, 2), [0.5, 0.5, 1])
         self.check(lambda o: lrs.LinearLR(o, start_factor=0.5, total_iters=2), [0.5, 0.75, 1, 1])
         self.check(lambda o: lrs.PolynomialLR(o, 2, 2), [1, 0.25, 0, 0])
+        self.check(lambda o: lrs.InverseLR(o, 0.5, 2), [1, 1 / 2.25, 1 / 4])
+        self.check(lambda o: lrs.SigmoidLR(o, -1, 1), [1 / (1 + math.exp(i - 1)) for i in range(3)])
         self.check(lambda o: lrs.CosineAnnealingLR(o, T_max=4), cos)
         self.check(lambda o: lrs.CosineAnnealingLR(o, 4, 0.5), [0.5 + c / 2 for c in cos])
         self.check(lambda o: lrs.CosineAnnealingLR(o, 4, warmup=2), [0, 0.5] + cos)

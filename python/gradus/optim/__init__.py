@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gradus.optim import lr_scheduler as lr_scheduler
     from collections.abc import Sequence as _Sequence
 
-    from gradus.optim._constructors import Adagrad as Adagrad, RMSprop as RMSprop, SGD as SGD
+    from gradus.optim._constructors import Adadelta as Adadelta, Adagrad as Adagrad, RMSprop as RMSprop, SGD as SGD
 
     class Adam(Optimizer):
         def __init__(self, params: Any, lr: float = ..., betas: _Sequence[float] = ..., eps: float = ...,

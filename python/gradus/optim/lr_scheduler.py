@@ -26,8 +26,8 @@ from gradus.optim._optimizer import Optimizer, options_of as _options_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gradus.optim._schedules import (
-        ConstantLR as ConstantLR, CosineAnnealingLR as CosineAnnealingLR, ExponentialLR as ExponentialLR, LinearLR as LinearLR,
-        MultiStepLR as MultiStepLR, PolynomialLR as PolynomialLR, StepLR as StepLR)
+        ConstantLR as ConstantLR, CosineAnnealingLR as CosineAnnealingLR, ExponentialLR as ExponentialLR, InverseLR as InverseLR,
+        LinearLR as LinearLR, MultiStepLR as MultiStepLR, PolynomialLR as PolynomialLR, SigmoidLR as SigmoidLR, StepLR as StepLR)
 
 
 class LRScheduler(_core.Schedule):

@@ -12,7 +12,8 @@
 /*op sgd_step(p!, g, lr) -> p  elementwise nograd
  * One step of gradient descent: p minus lr times the gradient g.
  *   weight_decay float = 0   times p, added to g
- *   p = p - lr * (g + weight_decay * p)
+ *   l1 bool = false          the decay is times the sign of p
+ *   p = p - lr * (g + weight_decay * (l1 ? sign(p) : p))
  */
 
 /*op momentum_step(p!, v!, g, lr, scale) -> p  elementwise nograd
@@ -20,11 +21,14 @@
  * `scale` multiplies the gradient: 1 in the first step, 1 - dampening later.
  *   momentum float = 0.9
  *   nesterov bool = false    Nesterov momentum
+ *   lr_inside bool = false   v is the sum of the gradients times lr
  *   weight_decay float = 0   times p, added to g
- *   d = scale * (g + weight_decay * p)
- *   s = momentum * v + d
+ *   l1 bool = false          the decay is times the sign of p
+ *   d = scale * (g + weight_decay * (l1 ? sign(p) : p))
+ *   e = lr_inside ? lr * d : d
+ *   s = momentum * v + e
  *   v = s
- *   p = p - lr * (nesterov ? d + momentum * s : s)
+ *   p = p - (lr_inside ? 1 : lr) * (nesterov ? e + momentum * s : s)
  */
 
 /*op adam_step(p!, m!, v!, g, step, root, keep) -> p  elementwise nograd
@@ -35,8 +39,9 @@
  *   beta2 float = 0.999
  *   eps float = 1e-8
  *   weight_decay float = 0   times p, added to g
+ *   l1 bool = false          the decay is times the sign of p
  *   maximize bool = false    goes up instead
- *   d = (maximize ? -g : g) + weight_decay * p
+ *   d = (maximize ? -g : g) + weight_decay * (l1 ? sign(p) : p)
  *   a = beta1 * m + (1 - beta1) * d
  *   b = beta2 * v + (1 - beta2) * d * d
  *   m = a
@@ -50,8 +55,9 @@
  *   beta2 float = 0.999
  *   eps float = 1e-8
  *   weight_decay float = 0   times p, added to g
+ *   l1 bool = false          the decay is times the sign of p
  *   maximize bool = false    goes up instead
- *   d = (maximize ? -g : g) + weight_decay * p
+ *   d = (maximize ? -g : g) + weight_decay * (l1 ? sign(p) : p)
  *   a = beta1 * m + (1 - beta1) * d
  *   b = beta2 * v + (1 - beta2) * d * d
  *   c = max(top, b)
@@ -66,8 +72,9 @@
  *   alpha float = 0.99
  *   eps float = 1e-8
  *   weight_decay float = 0   times p, added to g
+ *   l1 bool = false          the decay is times the sign of p
  *   maximize bool = false    goes up instead
- *   d = (maximize ? -g : g) + weight_decay * p
+ *   d = (maximize ? -g : g) + weight_decay * (l1 ? sign(p) : p)
  *   b = alpha * v + (1 - alpha) * d * d
  *   v = b
  *   p = p - lr * d / (sqrt(b) + eps)
@@ -80,8 +87,9 @@
  *   eps float = 1e-8
  *   momentum float = 0.9
  *   weight_decay float = 0   times p, added to g
+ *   l1 bool = false          the decay is times the sign of p
  *   maximize bool = false    goes up instead
- *   d = (maximize ? -g : g) + weight_decay * p
+ *   d = (maximize ? -g : g) + weight_decay * (l1 ? sign(p) : p)
  *   b = alpha * v + (1 - alpha) * d * d
  *   s = momentum * buf + d / (sqrt(b) + eps)
  *   v = b
@@ -95,8 +103,9 @@
  *   alpha float = 0.99
  *   eps float = 1e-8
  *   weight_decay float = 0   times p, added to g
+ *   l1 bool = false          the decay is times the sign of p
  *   maximize bool = false    goes up instead
- *   d = (maximize ? -g : g) + weight_decay * p
+ *   d = (maximize ? -g : g) + weight_decay * (l1 ? sign(p) : p)
  *   b = alpha * v + (1 - alpha) * d * d
  *   e = alpha * a + (1 - alpha) * d
  *   v = b
@@ -110,8 +119,9 @@
  *   eps float = 1e-8
  *   momentum float = 0.9
  *   weight_decay float = 0   times p, added to g
+ *   l1 bool = false          the decay is times the sign of p
  *   maximize bool = false    goes up instead
- *   d = (maximize ? -g : g) + weight_decay * p
+ *   d = (maximize ? -g : g) + weight_decay * (l1 ? sign(p) : p)
  *   b = alpha * v + (1 - alpha) * d * d
  *   e = alpha * a + (1 - alpha) * d
  *   s = momentum * buf + d / (sqrt(b - e * e) + eps)
@@ -125,11 +135,28 @@
  * One step of AdaGrad. v is the sum of the gradient's squares.
  *   eps float = 1e-10
  *   weight_decay float = 0   times p, added to g
+ *   l1 bool = false          the decay is times the sign of p
  *   maximize bool = false    goes up instead
- *   d = (maximize ? -g : g) + weight_decay * p
+ *   d = (maximize ? -g : g) + weight_decay * (l1 ? sign(p) : p)
  *   b = v + d * d
  *   v = b
  *   p = p - lr * d / (sqrt(b) + eps)
+ */
+
+/*op adadelta_step(p!, v!, u!, g, lr) -> p  elementwise nograd
+ * One step of AdaDelta. v is the running mean of the gradient's square, u that of the square of the
+ * steps before they are multiplied by lr; they start at 0.
+ *   rho float = 0.9
+ *   eps float = 1e-6
+ *   weight_decay float = 0   times p, added to g
+ *   l1 bool = false          the decay is times the sign of p
+ *   maximize bool = false    goes up instead
+ *   d = (maximize ? -g : g) + weight_decay * (l1 ? sign(p) : p)
+ *   b = rho * v + (1 - rho) * d * d
+ *   e = sqrt(u + eps) / sqrt(b + eps) * d
+ *   v = b
+ *   u = rho * u + (1 - rho) * e * e
+ *   p = p - lr * e
  */
 
 #include "ops/optimizer/optimizer.gen.h"
