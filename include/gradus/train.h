@@ -172,6 +172,10 @@ typedef struct gd_fit_options {
     gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
     int64_t epochs GD_DEFAULT_(0);    /* 0: one, or the number that max_steps needs */
     int64_t max_steps GD_DEFAULT_(0); /* ends after this many batches in total; 0: no limit */
+    /* An epoch of the run has this many batches, whatever the data have: they run on across the end
+     * of the loader's epoch. So validation, rows of the history and callbacks come every
+     * .steps_per_epoch batches. 0: an epoch of the loader */
+    int64_t steps_per_epoch GD_DEFAULT_(0);
     const void *validation GD_DEFAULT_(nullptr); /* a gd_loader or a gd_dataset */
     gd_tensors validation_tensors GD_DEFAULT_({nullptr, GD_LIST_NOT_GIVEN_});
     /* the fraction of tensors or of a dataset that is used for validation instead of training */
@@ -196,7 +200,7 @@ typedef struct gd_fit_options {
 } GD_GIVEN_BY_NAME_ gd_fit_options;
 #define GD_FIT_OPTIONS_(...)                                                                     \
     GD_OPTIONS_(gd_fit_options,                                                                  \
-                (.epochs = 0, .max_steps = 0, .validation = NULL,                                \
+                (.epochs = 0, .max_steps = 0, .steps_per_epoch = 0, .validation = NULL,          \
                  .validation_tensors = {NULL, GD_LIST_NOT_GIVEN_}, .validation_split = 0,        \
                  .class_weights = NULL, .callbacks = {NULL, GD_LIST_NOT_GIVEN_}, .resume = NULL, \
                  .step = NULL, .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0,    \

@@ -186,7 +186,7 @@ def _callback_list(callbacks: Any) -> tuple[Any, ...]:
 
 def fit(net: Any, x: Any, y: Any, *, batch_size: int | None, epochs: int | None, verbose: Any, callbacks: Any,
         validation_split: float, validation_data: Any, shuffle: bool, class_weight: Any, sample_weight: Any, workers: int,
-        step: Any, max_steps: int, resume: Any, seed: int, jit: bool | None, interrupt: bool) -> History:
+        step: Any, max_steps: int, steps_per_epoch: int | None, resume: Any, seed: int, jit: bool | None, interrupt: bool) -> History:
     """Module.fit."""
     import os
 
@@ -213,7 +213,7 @@ def fit(net: Any, x: Any, y: Any, *, batch_size: int | None, epochs: int | None,
     with receiver:
         history = _core._fit(
             net, data.given(batch, shuffle, workers, seed), epochs=epochs or 0, max_steps=max_steps,
-            validation=held and held.given(batch, False, workers, seed), validation_split=validation_split,
+            steps_per_epoch=steps_per_epoch or 0, validation=held and held.given(batch, False, workers, seed), validation_split=validation_split,
             class_weights=_class_weights(net, class_weight), callbacks=found,
             resume=None if resume is None else os.fspath(resume), step=step, batch=batch, shuffle=shuffle, workers=workers,
             seed=seed, progress=mode, receiver=receiver.for_library(), interrupt=interrupt, jit=_jit(net, jit))

@@ -72,12 +72,13 @@ class Trainable:
     def fit(self, x: Any = None, y: Any = None, batch_size: int | None = None, epochs: int | None = None,
             verbose: str | int | bool = "auto", callbacks: Any = None, validation_split: float = 0.0,
             validation_data: Any = None, shuffle: bool = True, class_weight: Any = None, sample_weight: Any = None,
-            *, workers: int = 0, step: Callable[..., Any] | None = None, max_steps: int = 0,
+            *, steps_per_epoch: int | None = None, workers: int = 0, step: Callable[..., Any] | None = None, max_steps: int = 0,
             resume: Any = None, seed: int = 0, jit: bool | None = None, interrupt: bool = True) -> Any:
         """Trains, and returns the history.
 
         x: a tensor or an array, with targets y (or a tuple of several inputs); a DataLoader; a dataset; or a pair (x, y).
         validation_data: of the same kinds, or validation_split: the fraction of x that is held out.
+        steps_per_epoch: the batches of an epoch, which run on across the end of the data; None: those of the data.
         class_weight: a weight for each class, as a list, a tensor or a dict; sample_weight: one for each sample.
         verbose: 0 nothing, 1 a bar, 2 a line for each epoch; "auto": a bar where it can be redrawn.
         step: your own training step, step(net, batch) -> loss, which calls loss.backward(). resume: a folder of
@@ -87,7 +88,7 @@ class Trainable:
         return fit(self, x, y, batch_size=batch_size, epochs=epochs, verbose=verbose, callbacks=callbacks,
                    validation_split=validation_split, validation_data=validation_data, shuffle=shuffle,
                    class_weight=class_weight, sample_weight=sample_weight, workers=workers, step=step,
-                   max_steps=max_steps, resume=resume, seed=seed, jit=jit, interrupt=interrupt)
+                   max_steps=max_steps, steps_per_epoch=steps_per_epoch, resume=resume, seed=seed, jit=jit, interrupt=interrupt)
 
     def evaluate(self, x: Any = None, y: Any = None, batch_size: int | None = None, verbose: str | int | bool = 0,
                  sample_weight: Any = None, *, workers: int = 0, return_dict: bool = False,

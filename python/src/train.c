@@ -209,6 +209,7 @@ static bool read_validation(fit_arguments *f, PyObject *o) {
 static bool read_fit_options(fit_arguments *f, PyObject *names) {
     static char *words[] = {"epochs",
                             "max_steps",
+                            "steps_per_epoch",
                             "validation",
                             "validation_split",
                             "class_weights",
@@ -225,20 +226,21 @@ static bool read_fit_options(fit_arguments *f, PyObject *names) {
                             "jit",
                             NULL};
     PyObject *validation, *weights, *callbacks, *function, *progress_to;
-    long long epochs, max_steps, batch;
+    long long epochs, max_steps, steps_per_epoch, batch;
     unsigned long long seed;
     int shuffle, progress, interrupt, jit;
     PyObject *none = PyTuple_New(0);
     const bool good =
         none && PyArg_ParseTupleAndKeywords(
-                    none, names, "LLOdOO!zOLpiKiOpp", words, &epochs, &max_steps, &validation,
-                    &f->o.validation_split, &weights, (PyObject *)&PyTuple_Type, &callbacks,
-                    &f->o.resume, &function, &batch, &shuffle, &f->o.workers, &seed, &progress,
-                    &progress_to, &interrupt, &jit);
+                    none, names, "LLLOdOO!zOLpiKiOpp", words, &epochs, &max_steps, &steps_per_epoch,
+                    &validation, &f->o.validation_split, &weights, (PyObject *)&PyTuple_Type,
+                    &callbacks, &f->o.resume, &function, &batch, &shuffle, &f->o.workers, &seed,
+                    &progress, &progress_to, &interrupt, &jit);
     Py_XDECREF(none);
     if (!good) return false;
     f->o.epochs = epochs;
     f->o.max_steps = max_steps;
+    f->o.steps_per_epoch = steps_per_epoch;
     f->o.batch = batch;
     f->o.shuffle = shuffle;
     f->o.seed = seed;

@@ -31,7 +31,7 @@ static gd_status call_callbacks(gd_fit_run *r, gd_event_kind kind) {
     gd_event *e = &r->event;
     e->kind = kind;
     e->optimizer = r->training->optimizer;
-    e->batches = gd_loader_batches(r->train.loader);
+    e->batches = gd_run_epoch_batches(r);
     e->step = r->step;
     e->stopping = r->interrupted || *r->stopped;
     GD_TRY(gd_callbacks_call(r->options->callbacks, e));
@@ -45,7 +45,7 @@ static void fill_progress(gd_fit_run *r, gd_progress_numbers *n, double now) {
                                .epoch = r->event.epoch + 1,
                                .epochs = r->epochs,
                                .batch = r->batch,
-                               .batches = gd_loader_batches(r->train.loader),
+                               .batches = gd_run_epoch_batches(r),
                                .rate = (double)NAN,
                                .left = (double)NAN,
                                .seconds = r->seconds + now - r->began};
@@ -116,11 +116,19 @@ static gd_status run_batch(gd_fit_run *r, bool *more) {
     return status;
 }
 
+/* With .steps_per_epoch the end of the loader's epoch does not end one of the run: *more is false
+ * only if the next one of the loader has no batches, either. */
+static gd_status run_next_batch(gd_fit_run *r, bool *more) {
+    GD_TRY(run_batch(r, more));
+    return *more || r->options->steps_per_epoch == 0 ? GD_OK : run_batch(r, more);
+}
+
 static gd_status run_batches(gd_fit_run *r) {
-    const int64_t batches = gd_loader_batches(r->train.loader);
+    const int64_t batches = gd_run_epoch_batches(r), steps = r->options->steps_per_epoch;
     for (bool more = true; !r->ended;) {
         if (!(batches > 0 && r->batch >= batches) && must_stop(r)) return GD_OK;
-        GD_TRY(run_batch(r, &more));
+        if (steps > 0 && r->batch >= steps) more = false;
+        else GD_TRY(run_next_batch(r, &more));
         if (!more) {
             r->ended = 1;
             break;
@@ -214,6 +222,9 @@ static gd_status check_options(const gd_fit_options *o) {
     if (o->max_steps < 0)
         return gd_fail(GD_E_ARGUMENT, "gd_fit: max_steps is %lld; it must not be negative",
                        (long long)o->max_steps);
+    if (o->steps_per_epoch < 0)
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: steps_per_epoch is %lld; it must not be negative",
+                       (long long)o->steps_per_epoch);
     if (!(o->validation_split >= 0 && o->validation_split < 1))
         return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is %g; it must be in [0, 1)",
                        o->validation_split);
@@ -328,7 +339,7 @@ static gd_status check_loss(gd_fit_run *r) {
 
 /* The steps of the optimizer, if the run does not end early. */
 static int64_t planned_steps(const gd_fit_run *r) {
-    const int64_t batches = gd_loader_batches(r->train.loader), group = r->training->accumulate;
+    const int64_t batches = gd_run_epoch_batches(r), group = r->training->accumulate;
     const int64_t of_epoch = (batches + group - 1) / group, most = r->options->max_steps;
     int64_t steps = r->epochs * of_epoch;
     if (most > 0 && batches > 0) { /* complete epochs, and a partial one */

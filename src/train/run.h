@@ -98,6 +98,8 @@ gd_status gd_run_name_values(gd_fit_run *r); /* creates `values` */
 gd_status gd_run_read(gd_fit_run *r);        /* reads loss, metrics and lr, unless they are fresh */
 int gd_run_find(const gd_fit_run *r, const char *name); /* -1: none */
 extern const gd_event_source gd_run_source;
+/* The number of batches in an epoch of the run; 0: unknown. */
+int64_t gd_run_epoch_batches(const gd_fit_run *r);
 
 /* run_state.c */
 void gd_run_state_init(gd_fit_run *r);

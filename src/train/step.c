@@ -210,7 +210,7 @@ void gd_run_restore(void *user) {
 /* The number of batches of the group that begins now. */
 static int64_t next_group_size(const gd_fit_run *r) {
     int64_t size = r->training->accumulate;
-    const int64_t batches = gd_loader_batches(r->train.loader), most = r->options->max_steps;
+    const int64_t batches = gd_run_epoch_batches(r), most = r->options->max_steps;
     if (batches > r->batch && batches - r->batch < size) size = batches - r->batch;
     if (most > 0 && most - r->step < size) size = most - r->step;
     return size > 0 ? size : 1;

@@ -8,6 +8,11 @@
 #include "core/number.h"
 #include "train/run.h"
 
+int64_t gd_run_epoch_batches(const gd_fit_run *r) {
+    const int64_t steps = r->options->steps_per_epoch;
+    return steps > 0 ? steps : gd_loader_batches(r->train.loader);
+}
+
 int gd_run_find(const gd_fit_run *r, const char *name) {
     for (int i = 0; i < r->n_values; i++)
         if (strcmp(r->values[i].name, name) == 0) return i;

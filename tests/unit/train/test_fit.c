@@ -423,6 +423,42 @@ CLEAN_TEST(max_steps_ends_in_the_middle_of_an_epoch) {
     CHECK(batches == 12);
 }
 
+typedef struct epochs_seen {
+    int64_t ends, batches; /* of all epochs */
+} epochs_seen;
+
+static gd_status count_epoch(gd_event *event, void *self) {
+    epochs_seen *s = self;
+    s->ends++;
+    s->batches += event->batches;
+    return GD_OK;
+}
+
+/* 60 samples, batches of 10: 6 in an epoch of the loader. */
+CLEAN_TEST(epochs_of_steps_run_on_across_the_end_of_the_data) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net(), *plain = make_net();
+    epochs_seen seen = {0, 0};
+    gd_compile(net, .optimizer = "adam lr=0.01", .loss = "cross_entropy", .accumulate = 2);
+    gd_compile(plain, .optimizer = "adam lr=0.01", .loss = "cross_entropy", .accumulate = 2);
+    gd_history *h =
+        gd_fit(net, gd_list(x, y), .batch = 10, .steps_per_epoch = 8, .epochs = 3, .seed = 3,
+               .validation_tensors = gd_list(x, y), QUIET,
+               .callbacks = gd_callbacks(gd_callback_from(&seen, .epoch_end = count_epoch)));
+    CHECK_SAYING(h && gd_history_rows(h) == 3 && seen.ends == 3 && seen.batches == 24, "%s",
+                 gd_error_message());
+    for (int row = 0; row < 3; row++) CHECK(isfinite(gd_history_value(h, "val_loss", row)));
+    gd_fit(plain, gd_list(x, y), .batch = 10, .epochs = 4, .seed = 3, QUIET);
+    CHECK(largest_difference(net, plain) == 0);
+    gd_history *one = gd_fit(net, gd_list(x, y), .batch = 10, .steps_per_epoch = 2, QUIET);
+    CHECK(one && gd_history_rows(one) == 1);
+    CHECK(!gd_fit(net, gd_list(x, y), .steps_per_epoch = -1, QUIET) &&
+          says("steps_per_epoch is -1"));
+    gd_clear_error();
+}
+
 /* A forward that reads values cannot be traced. */
 static gd_tensors reads_values(gd_tensors in, void *self) {
     gd_module **layer = self;

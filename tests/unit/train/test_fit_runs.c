@@ -323,7 +323,7 @@ static gd_status end_run(gd_event *event, void *self) {
 }
 
 static gd_history *train_one(gd_module *net, gd_tensor *x, gd_tensor *y, const char *folder,
-                             ending end, int accumulate, bool jit) {
+                             ending end, int accumulate, int steps, bool jit) {
     gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=60",
                .loss = "cross_entropy", .metrics = "accuracy", .accumulate = accumulate,
                .clip_norm = 1);
@@ -334,9 +334,9 @@ static gd_history *train_one(gd_module *net, gd_tensor *x, gd_tensor *y, const c
                : gd_callbacks(stop);
     gd_loader *loader =
         gd_loader_new(gd_dataset_tensors(x, y), .batch = 11, .shuffle = true, .seed = 5);
-    return gd_fit(net, loader, .epochs = 4, .max_steps = end.how == BY_MAX_STEPS ? end.step : 0,
-                  .resume = folder, .validation_tensors = gd_list(x, y), .callbacks = list,
-                  .jit = jit, QUIET);
+    return gd_fit(net, loader, .epochs = 4, .steps_per_epoch = steps,
+                  .max_steps = end.how == BY_MAX_STEPS ? end.step : 0, .resume = folder,
+                  .validation_tensors = gd_list(x, y), .callbacks = list, .jit = jit, QUIET);
 }
 
 static bool same_history(const gd_history *a, const gd_history *b) {
@@ -357,16 +357,17 @@ static bool same_history(const gd_history *a, const gd_history *b) {
 
 /* Trains in two parts and compares with the complete run. */
 static void check_resumed(gd_module *complete, const gd_history *all, gd_tensor *x, gd_tensor *y,
-                          ending end, int accumulate, bool jit) {
+                          ending end, int accumulate, int steps, bool jit) {
     GD_SCOPE;
     const char *folder = temp_new_folder("run");
     gd_module *first = make_dropout_net(), *again = make_dropout_net();
     gd_seed(21);
-    train_one(first, x, y, folder, end, accumulate, jit);
+    train_one(first, x, y, folder, end, accumulate, steps, jit);
     CHECK_SAYING(gd_failed() == (end.how == BY_FAILURE), "%s", gd_error_message());
     gd_clear_error();
     gd_seed(99);
-    const gd_history *rest = train_one(again, x, y, folder, (ending){NOT, 0}, accumulate, jit);
+    const gd_history *rest =
+        train_one(again, x, y, folder, (ending){NOT, 0}, accumulate, steps, jit);
     CHECK_SAYING(rest, "%s", gd_error_message());
 
     CHECK_SAYING(largest_difference(again, complete) == 0,
@@ -385,7 +386,7 @@ CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
             gd_module *complete = make_dropout_net();
             gd_seed(21);
             const gd_history *all =
-                train_one(complete, x, y, NULL, (ending){NOT, 0}, accumulate, jit);
+                train_one(complete, x, y, NULL, (ending){NOT, 0}, accumulate, 0, jit);
             CHECK_SAYING(all, "%s", gd_error_message());
             /* 60 samples, batches of 11: an epoch is 6 batches; 24 in all */
             static const int stops[] = {3, 6, 10, 23};
@@ -394,9 +395,26 @@ CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
                     /* max_steps inside an accumulation group ends the group early, which changes
                      * the step */
                     if (how != BY_MAX_STEPS || accumulate == 1)
-                        check_resumed(complete, all, x, y, (ending){how, stops[i]}, accumulate,
+                        check_resumed(complete, all, x, y, (ending){how, stops[i]}, accumulate, 0,
                                       jit);
         }
+}
+
+/* Epochs of 7 and of 3 batches, in the middle of which the loader's epochs of 6 end. */
+CLEAN_TEST(a_resumed_run_with_epochs_of_steps_ends_with_the_same_bits) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    for (int steps = 3; steps <= 7; steps += 4) {
+        gd_module *complete = make_dropout_net();
+        gd_seed(21);
+        const gd_history *all = train_one(complete, x, y, NULL, (ending){NOT, 0}, 2, steps, true);
+        CHECK_SAYING(all, "%s", gd_error_message());
+        static const int stops[] = {3, 6, 7, 10};
+        for (int i = 0; i < 4; i++)
+            for (int how = BY_INTERRUPT; how <= BY_FAILURE; how++)
+                check_resumed(complete, all, x, y, (ending){how, stops[i]}, 2, steps, true);
+    }
 }
 
 /* Resuming a run that early stopping has ended trains no further. */
