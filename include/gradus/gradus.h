@@ -4,6 +4,7 @@
 
 #include "gradus/autocast.h"
 #include "gradus/autograd.h"
+#include "gradus/caffe.h"
 #include "gradus/control.h"
 #include "gradus/dataset.h"
 #include "gradus/datasets.h"

@@ -70,6 +70,10 @@ gd_status gd_caffe_make_layer(gd_caffe_layer *l);
 /* By the record of an op or a layer (row.c). *found is false if no record has the type. */
 gd_status gd_caffe_make_row(gd_caffe_layer *l, bool *found);
 
+/* The field of LayerParameter that has the options of a type: "InnerProduct": inner_product_param. NULL:
+ * there is none. */
+const gd_pb_field *gd_caffe_message_of(const char *type);
+
 /* A GD_E_FORMAT failure: "net.prototxt:41:5: layer 'conv2' (Convolution): ...". */
 gd_status gd_caffe_fail(const gd_caffe_layer *l, const char *format, ...) GD_PRINTF(2, 3);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "caffe/net_build.h"
+#include "caffe/read.h"
 #include "core/alloc.h"
 #include "core/grow.h"
 #include "dispatch/intern.h"
@@ -42,7 +43,7 @@ static gd_status add_input(net_builder *b, const char *name, const gd_shape *sha
     if (!gd_grow(net->inputs, net->n_inputs, b->inputs_room))
         return gd_no_memory(net->file, "for a net");
     net->inputs[net->n_inputs++] =
-        (gd_caffe_input){b->blobs[b->n_blobs - 1].name, *shape, from_text};
+        (gd_caffe_net_input){b->blobs[b->n_blobs - 1].name, *shape, from_text};
     return GD_OK;
 }
 
@@ -248,7 +249,7 @@ static gd_status make_layer(net_builder *b, const gd_pb *message) {
 /* --- the module ------------------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b) {
-    return strcmp(((const gd_caffe_output *)a)->name, ((const gd_caffe_output *)b)->name);
+    return strcmp(((const gd_caffe_net_output *)a)->name, ((const gd_caffe_net_output *)b)->name);
 }
 
 static gd_status add_output(net_builder *b, const net_blob *blob, bool hidden) {
@@ -256,7 +257,7 @@ static gd_status add_output(net_builder *b, const net_blob *blob, bool hidden) {
     if (!gd_grow(net->outputs, net->n_outputs, b->outputs_room))
         return gd_no_memory(net->file, "for a net");
     net->outputs[net->n_outputs++] =
-        (gd_caffe_output){blob->name, blob->shape, blob->loss_weight, hidden};
+        (gd_caffe_net_output){blob->name, blob->shape, blob->loss_weight, hidden};
     return GD_OK;
 }
 
@@ -319,7 +320,7 @@ static gd_status make_net(net_builder *b) {
         stop_gradients(net->module, l);
     }
     if (net->phase == GD_CAFFE_TEST) gd_module_eval(net->module);
-    return GD_OK;
+    return gd_caffe_describe_module(net);
 }
 
 /* --- a net ------------------------------------------------------------------------------------ */
@@ -381,6 +382,17 @@ gd_status gd_caffe_net_build(gd_caffe_net **out, const gd_pb *message, const cha
     return status;
 }
 
+gd_status gd_caffe_net_read(gd_caffe_net **out, const char *path,
+                            const gd_caffe_net_settings *settings) {
+    gd_pb_doc *doc = NULL;
+    *out = NULL;
+    GD_TRY(gd_caffe_read_net(&doc, path));
+    const gd_status status = gd_caffe_net_build(out, gd_pb_root(doc), path, settings);
+    if (status == GD_OK) (*out)->doc = doc;
+    else gd_pb_free(doc);
+    return status;
+}
+
 void gd_caffe_net_free(gd_caffe_net *net) {
     if (!net) return;
     gd_release(net->module);
@@ -396,7 +408,7 @@ void gd_caffe_net_free(gd_caffe_net *net) {
 gd_tensor *gd_caffe_net_loss(const gd_caffe_net *net, gd_tensors outputs) {
     gd_tensor *loss = NULL;
     for (int i = 0; i < net->n_outputs; i++) {
-        const gd_caffe_output *o = &net->outputs[i];
+        const gd_caffe_net_output *o = &net->outputs[i];
         if (o->loss_weight == 0) continue;
         gd_tensor *part = o->shape.rank > 0 ? gd_sum(outputs.at[i]) : outputs.at[i];
         if (o->loss_weight != 1) part = gd_mul(part, gd_scalar(o->loss_weight));

@@ -20,27 +20,27 @@ typedef struct gd_caffe_parameter {
 } gd_caffe_parameter;
 
 /* An output of the module. */
-typedef struct gd_caffe_output {
+typedef struct gd_caffe_net_output {
     const char *name;
     gd_shape shape;
     double loss_weight; /* 0: it is no part of the loss */
     bool hidden;        /* it is only there for the loss: a layer reads it */
-} gd_caffe_output;
+} gd_caffe_net_output;
 
 /* An input of the module. */
-typedef struct gd_caffe_input {
+typedef struct gd_caffe_net_input {
     const char *name;
     gd_shape shape;
     bool from_text; /* an `input` of the text, not the top of a data layer */
-} gd_caffe_input;
+} gd_caffe_net_input;
 
 typedef struct gd_caffe_net {
     gd_module *module; /* retained */
     gd_pb_doc *doc;    /* of the text, if the net has read it */
     const char *name, *file;
     gd_caffe_phase phase;
-    gd_caffe_input *inputs;
-    gd_caffe_output *outputs;
+    gd_caffe_net_input *inputs;
+    gd_caffe_net_output *outputs;
     gd_caffe_parameter *parameters;
     const gd_pb **layers; /* all layers of this phase, in order */
     gd_caffe_data *data;  /* the stream of the data layers; NULL: there are none */
@@ -66,6 +66,9 @@ gd_status gd_caffe_net_read(gd_caffe_net **out, const char *path,
 gd_status gd_caffe_net_build(gd_caffe_net **out, const gd_pb *message, const char *file,
                              const gd_caffe_net_settings *settings);
 void gd_caffe_net_free(gd_caffe_net *net); /* NULL is fine */
+
+/* Notes the inputs and outputs in the module, for gd_caffe_net_input and gd_caffe_net_output. */
+gd_status gd_caffe_describe_module(const gd_caffe_net *net);
 
 /* The loss of a call of the module: the sum of its outputs, each by its loss_weight. A tensor of rank 0. */
 gd_tensor *gd_caffe_net_loss(const gd_caffe_net *net, gd_tensors outputs);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "caffe/layer.h"
+#include "caffe/schema.h"
 #include "codegen/operator_text.h"
 #include "core/alloc.h"
 #include "core/ascii.h"
@@ -31,11 +32,10 @@ static bool is_message_of(const char *field, const char *type) {
     return strcmp(field, "_param") == 0;
 }
 
-static const gd_pb_field *message_of_type(const gd_caffe_layer *l) {
-    const gd_pb_schema *schema = l->message->schema;
+const gd_pb_field *gd_caffe_message_of(const char *type) {
+    const gd_pb_schema *schema = &gd_caffe_layer_schema;
     for (int i = 0; i < schema->count; i++)
-        if (schema->fields[i].type == GD_PB_MESSAGE &&
-            is_message_of(schema->fields[i].name, l->type))
+        if (schema->fields[i].type == GD_PB_MESSAGE && is_message_of(schema->fields[i].name, type))
             return &schema->fields[i];
     return NULL;
 }
@@ -94,7 +94,7 @@ static bool equal_numbers(const char *a, const char *b) {
 /* Fills the options of the op for this layer. Returns how many fields the row fixes; -1: one of them has
  * another value, so the row is not for this layer. */
 static int read_row(const gd_caffe_layer *l, const gd_op *op, char *options) {
-    const gd_pb_field *message = message_of_type(l);
+    const gd_pb_field *message = gd_caffe_message_of(l->type);
     const char *attributes = op->caffe.attributes, *when = op->caffe.when;
     gd_operator_attribute a;
     gd_operator_condition c;

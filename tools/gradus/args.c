@@ -53,10 +53,17 @@ void print_help(const command *c) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
+/* Whether a name is that of an option; Caffe writes sigint_effect for sigint-effect. */
+static bool is_named(const char *option, const char *name, size_t length) {
+    if (strlen(option) != length) return false;
+    for (size_t i = 0; i < length; i++)
+        if (option[i] != (name[i] == '_' ? '-' : name[i])) return false;
+    return true;
+}
+
 static const option *find_option(const option *o, const char *name, size_t length) {
     for (; o && o->name; o++)
-        if (o->type != HEADING && strlen(o->name) == length && strncmp(o->name, name, length) == 0)
-            return o;
+        if (o->type != HEADING && is_named(o->name, name, length)) return o;
     return NULL;
 }
 
@@ -126,8 +133,16 @@ static bool read_value(const command *c, const option *o, const char *text) {
     return false;
 }
 
+/* Whether a word is an option with one dash, as Caffe's commands take them: -solver=FILE. */
+static bool has_one_dash(const command *c, const char *word) {
+    const char *name = word + 1;
+    const size_t length = strcspn(name, "=");
+    return length > 1 &&
+           (find_option(c->options, name, length) || find_option(common_options, name, length));
+}
+
 static bool read_option(const command *c, char **argv, int argc, int *at) {
-    const char *name = argv[*at] + 2;
+    const char *name = argv[*at] + (argv[*at][1] == '-' ? 2 : 1);
     const size_t length = strcspn(name, "=");
     const char *given = name[length] ? name + length + 1 : NULL;
     const option *o = find_option(c->options, name, length);
@@ -163,7 +178,8 @@ bool read_args(const command *c, int argc, char **argv, const char **words, int 
             only_words = true;
             continue;
         }
-        if (!only_words && strncmp(word, "--", 2) == 0) {
+        if (!only_words &&
+            (strncmp(word, "--", 2) == 0 || (word[0] == '-' && has_one_dash(c, word)))) {
             if (!read_option(c, argv, argc, &i)) return false;
             continue;
         }

@@ -17,6 +17,8 @@ const char *program = "gradus";
 const option common_options[] = {
     {"common options", HEADING, NULL, NULL, NULL},
     {"device", TEXT, &common.device, "NAME", "device that runs the net (default: cpu)"},
+    {"gpu", TEXT, &common.gpu, "N",
+     "the same as Caffe writes it: the number of a GPU, or -1 for the CPU"},
     {"seed", INTEGER, &common.seed, "N", "seed of all random numbers (default 0)"},
     {"threads", INTEGER, &common.threads, "N",
      "in [1, 256]: number of CPU threads (default: one for each core)"},
@@ -147,8 +149,28 @@ static void print_overview(FILE *out) {
           out);
 }
 
+/* --gpu as the name of a device. One process runs on one device. */
+static int read_gpu(void) {
+    static char name[40];
+    char *end;
+    if (!common.gpu) return DONE;
+    if (common.device) return usage_error(NULL, "--device and --gpu are two devices; give one");
+    if (strchr(common.gpu, ',') || strcmp(common.gpu, "all") == 0)
+        return usage_error(NULL, "--gpu %s: a run uses one device; give one number", common.gpu);
+    const long number = strtol(common.gpu, &end, 10);
+    if (!*common.gpu || *end || number < -1 || number > 1000)
+        return usage_error(NULL, "--gpu %s: it must be the number of a GPU, or -1 for the CPU",
+                           common.gpu);
+    if (number < 0) snprintf(name, sizeof name, "cpu");
+    else snprintf(name, sizeof name, "cuda:%ld", number);
+    common.device = name;
+    return DONE;
+}
+
 static int apply_common_options(const command *c) {
     gd_set_log(log_line, NULL);
+    const int code = read_gpu();
+    if (code != DONE) return code;
     if (common.threads > 0 && gd_set_num_threads((int)common.threads) != GD_OK) return failed();
     gd_seed((uint64_t)common.seed);
     if (!common.device) return DONE;

@@ -18,7 +18,7 @@ extern const command train_command, eval_command, predict_command, demo_command,
 /* --- common options (main.c) ------------------------------------------------------------------ */
 
 typedef struct settings {
-    const char *device;
+    const char *device, *gpu;
     int64_t seed, threads;
     bool json, quiet;
 } settings;
@@ -146,6 +146,13 @@ int predict_image(gd_module *net, const model_info *a, const char *path, const p
                   bool several);
 int predict_table(gd_module *net, const model_info *a, const char *path, const predict_options *o,
                   bool several);
+/* Images with a net of Caffe. */
+typedef struct caffe_predict_options {
+    const char *model, *weights, *mean, *mean_values, *classes, *output;
+    double scale;
+    int64_t top;
+} caffe_predict_options;
+int predict_caffe(const caffe_predict_options *o, int count, const char **images);
 /* Continues a text. */
 int predict_text(gd_module *net, const model_info *a, const predict_options *o);
 

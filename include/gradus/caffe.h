@@ -1,0 +1,85 @@
+/* caffe.h - nets, solvers and weights in the files of Caffe.
+ *
+ *     gd_module *net = gd_caffe_net("deploy.prototxt", .weights = "plates.caffemodel");
+ *     gd_tensor *prob = gd_module_forward(net, image);
+ *     gd_caffe_save("copy.caffemodel", net);
+ *
+ * A net from text is a module like any other: it runs eagerly, in a jit and on any device, prints, is
+ * trained by gd_fit, and is saved as ONNX. Its inputs are the fields `input` of the text, then the tops of
+ * its data layers, in order; its outputs are the tops that no layer reads, in alphabetical order. Layers
+ * have the names of the text and the semantics of Caffe; docs/caffe.md lists them with their differences.
+ *
+ * Nets of Caffe's older versions are upgraded while they are read. A message about a file begins with the
+ * place in it: "net.prototxt:41:5: layer 'conv2' (Convolution): ...".
+ */
+#ifndef GRADUS_CAFFE_H
+#define GRADUS_CAFFE_H
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC system_header /* as in options.h */
+#endif
+
+#include "gradus/module.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gd_caffe_net_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    /* Files of weights, .caffemodel or .caffemodel.h5, with commas between them (gd_caffe_load);
+     * NULL: parameters start as the fillers of the text say. */
+    const char *weights GD_DEFAULT_(nullptr);
+    /* Names of blobs, with spaces between them, that are the outputs; NULL: those of the net. */
+    const char *outputs GD_DEFAULT_(nullptr);
+    bool train GD_DEFAULT_(false); /* the layers of the phase TRAIN; false: those of TEST */
+    int level GD_DEFAULT_(0);      /* and of this level */
+    const char *stages GD_DEFAULT_(nullptr); /* and of these stages, with spaces between them */
+    /* Shapes of tops of data layers whose data need not be there: "data=3,227,227 label=1000", a
+     * sample without the batch, or a number of classes. */
+    const char *dummy GD_DEFAULT_(nullptr);
+} GD_GIVEN_BY_NAME_ gd_caffe_net_options;
+#define GD_CAFFE_NET_OPTIONS_(...)                                                             \
+    GD_OPTIONS_(gd_caffe_net_options,                                                          \
+                (.weights = NULL, .outputs = NULL, .train = false, .level = 0, .stages = NULL, \
+                 .dummy = NULL),                                                               \
+                __VA_ARGS__)
+
+/* The net of a prototxt (or of a .caffemodel, which has a net, too), in the current scope. With .train the
+ * module is in train mode, otherwise in eval mode. NULL: the failure is recorded. */
+#define gd_caffe_net(path, ...) \
+    GD_WITH_OPTIONS_(gd_caffe_net_at(GD_HERE, path, GD_CAFFE_NET_OPTIONS_(__VA_ARGS__)))
+GD_API gd_module *gd_caffe_net_at(const char *site, const char *path,
+                                  const gd_caffe_net_options *options);
+
+/* What the text says about input or output number `index` of a net: its name, and its shape with the batch
+ * of the text. False: there is none, or the module is not of gd_caffe_net. Clones have them, too. */
+typedef struct gd_caffe_blob {
+    const char *name;
+    gd_shape shape;
+} gd_caffe_blob;
+GD_API bool gd_caffe_input(const gd_module *net, int index, gd_caffe_blob *blob);
+GD_API bool gd_caffe_output(const gd_module *net, int index, gd_caffe_blob *blob);
+
+/* A blob in a file of its own, as a mean image: f32, with the shape of the file, (1, C, H, W). */
+#define gd_caffe_read_blob(path) gd_caffe_read_blob_at(GD_HERE, path)
+GD_API gd_tensor *gd_caffe_read_blob_at(const char *site, const char *path);
+#define gd_caffe_write_blob(path, tensor) gd_caffe_write_blob_at(GD_HERE, path, tensor)
+GD_API gd_status gd_caffe_write_blob_at(const char *site, const char *path, gd_tensor *tensor);
+
+/* Copies the weights of files, with commas between their paths, to the layers of the same names, as Caffe
+ * does: layers that a file lacks keep their values, layers that only the file has are left out. A shape
+ * that differs is a failure, after which nothing has changed; to train such a layer anew, give it another
+ * name. `net` is a module of gd_caffe_net, or a gd_nn_net with such names. */
+#define gd_caffe_load(paths, net) gd_caffe_load_at(GD_HERE, paths, net)
+GD_API gd_status gd_caffe_load_at(const char *site, const char *paths, gd_module *net);
+
+/* Writes the layers and weights of a net as a .caffemodel, or as .caffemodel.h5 if the path ends in .h5. An
+ * existing file is replaced when the new one is complete. */
+#define gd_caffe_save(path, net) gd_caffe_save_at(GD_HERE, path, net)
+GD_API gd_status gd_caffe_save_at(const char *site, const char *path, gd_module *net);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
