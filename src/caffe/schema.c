@@ -226,7 +226,7 @@ static const gd_pb_field layer_fields[] = {
     MESSAGE(206, "norm_param", gd_caffe_normalize_schema),
     MESSAGE(207, "video_data_param", gd_caffe_video_data_schema),
 };
-const gd_pb_schema gd_caffe_layer_schema = GD_PB_SCHEMA("LayerParameter", layer_fields);
+const gd_pb_schema gd_caffe_layer_schema = GD_PB_NAMED_SCHEMA("LayerParameter", layer_fields, "layer");
 
 static const gd_pb_field transform_fields[] = {
     ONE(1, "scale", FLOAT, "1"),

@@ -159,6 +159,18 @@ gd_pb *gd_pb_child(gd_pb *m, gd_pb_list *list) {
     return *slot = child;
 }
 
+/* "layer 'conv2' (Convolution): "; false: the message has no name so far. */
+static bool print_noun(const gd_pb *m, char *text, size_t size) {
+    const char *noun = m ? m->schema->noun : NULL, *name = noun ? gd_pb_string(m, "name") : "";
+    if (*name == '\0') return false;
+    const gd_pb_list *list = gd_pb_get(m, "type");
+    const char *type = !list                               ? ""
+                       : list->field->type == GD_PB_STRING ? gd_pb_string(m, "type")
+                                                           : gd_pb_word_of(m, "type");
+    snprintf(text, size, *type ? "%s '%.80s' (%.60s): " : "%s '%.80s': ", noun, name, type);
+    return true;
+}
+
 const char *gd_pb_path_text(const gd_pb_path *path, char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
@@ -167,13 +179,20 @@ const char *gd_pb_path_text(const gd_pb_path *path, char *text, size_t size) {
             i = path->depth - 6;
             if (used < size) used += (size_t)snprintf(text + used, size - used, "...");
         }
+        if (print_noun(path->at[i].message, text, size)) { /* instead of the path to it */
+            used = strlen(text);
+            continue;
+        }
         const gd_pb_field *field = path->at[i].field;
+        const bool first = used == 0 || text[used - 1] == ' ';
         if (used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "." : "", field->name);
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", first ? "" : ".", field->name);
         if ((field->flags & GD_PB_REPEATED) && used < size)
             used += (size_t)snprintf(text + used, size - used, "[%zu]", path->at[i].index);
     }
-    if (used > 0 && used < size) snprintf(text + used, size - used, ": ");
+    used = strlen(text);
+    if (used > 0 && text[used - 1] == ' ') text[used - 2] = '\0'; /* ends with a noun */
     return text;
 }
 
@@ -220,7 +239,7 @@ const gd_pb *gd_pb_message(const gd_pb *m, const char *field) {
 
 /* --- filling ---------------------------------------------------------------------------------- */
 
-static void fail_document(gd_pb_doc *doc, gd_status status, const char *format, ...) {
+void gd_pb_fail_document(gd_pb_doc *doc, gd_status status, const char *format, ...) {
     if (doc->status != GD_OK) return;
     doc->status = status;
     va_list args;
@@ -236,13 +255,14 @@ static void *add_value(gd_pb *m, const char *name, gd_pb_type first, gd_pb_type 
     if (m->doc->status != GD_OK) return NULL;
     *field = gd_pb_field_named(m->schema, name, strlen(name));
     if (*field == NULL || (*field)->type < first || (*field)->type > last) {
-        fail_document(m->doc, GD_E_ARGUMENT, "%s has no field '%s' for a value of this type",
-                      m->schema->name, name);
+        gd_pb_fail_document(m->doc, GD_E_ARGUMENT, "%s has no field '%s' for a value of this type",
+                            m->schema->name, name);
         return NULL;
     }
     gd_pb_list *list = gd_pb_list_for(m, *field);
     void *slot = list ? gd_pb_room(m->doc, list, 1) : NULL;
-    if (slot == NULL) fail_document(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+    if (slot == NULL)
+        gd_pb_fail_document(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
     return slot;
 }
 
@@ -270,7 +290,7 @@ void gd_pb_put_string(gd_pb *m, const char *name, const char *text) {
     const size_t length = strlen(text);
     char *copy = gd_pb_alloc(m->doc, length + 1);
     if (copy == NULL) {
-        fail_document(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+        gd_pb_fail_document(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
         return;
     }
     memcpy(copy, text, length + 1);
@@ -281,10 +301,10 @@ gd_pb *gd_pb_put_message(gd_pb *m, const char *name) {
     gd_pb_doc *doc = m->doc;
     const gd_pb_field *field = gd_pb_field_named(m->schema, name, strlen(name));
     if (doc->status == GD_OK && (field == NULL || field->type != GD_PB_MESSAGE))
-        fail_document(doc, GD_E_ARGUMENT, "%s has no message '%s'", m->schema->name, name);
+        gd_pb_fail_document(doc, GD_E_ARGUMENT, "%s has no message '%s'", m->schema->name, name);
     gd_pb_list *list = doc->status == GD_OK ? gd_pb_list_for(m, field) : NULL;
     gd_pb *child = list ? gd_pb_child(m, list) : NULL;
-    if (child == NULL) fail_document(doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+    if (child == NULL) gd_pb_fail_document(doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
     return child ? child : &doc->spare;
 }
 
@@ -316,6 +336,29 @@ gd_status gd_pb_load(gd_pb_doc **out, const gd_pb_schema *schema, const char *pa
 
 gd_status gd_pb_load_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *path) {
     return load_file(out, schema, path, gd_pb_read_text);
+}
+
+bool gd_pb_is_text(const char *data, size_t bytes) {
+    const bool has_mark = bytes >= 3 && memcmp(data, "\xEF\xBB\xBF", 3) == 0;
+    const char first = bytes > 0 ? *data : '#';
+    if (has_mark || first == '#' || first == '_' || (first >= 'a' && first <= 'z') ||
+        (first >= 'A' && first <= 'Z'))
+        return true;
+    for (size_t i = 0; i < bytes; i++) {
+        const unsigned char c = (unsigned char)data[i];
+        if (c < ' ' && (c < '\t' || c > '\r')) return false;
+    }
+    return true;
+}
+
+static gd_status read_either(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
+                             const char *data, size_t bytes) {
+    if (gd_pb_is_text(data, bytes)) return gd_pb_read_text(out, schema, name, data, bytes);
+    return gd_pb_read(out, schema, name, data, bytes);
+}
+
+gd_status gd_pb_load_either(gd_pb_doc **out, const gd_pb_schema *schema, const char *path) {
+    return load_file(out, schema, path, read_either);
 }
 
 typedef struct buffer {

@@ -21,7 +21,7 @@
  * nest at most 100 levels deep and have at most 2^31 - 1 bytes, as in other implementations.
  *
  * Errors are GD_E_FORMAT and read "model.onnx: byte 1234: graph.node[2].name: ..." or
- * "net.prototxt:12:7: layer[1].type: ...".
+ * "net.prototxt:12:7: layer 'conv2' (Convolution): convolution_param.engine: ...".
  */
 #ifndef GRADUS_FORMAT_PROTOBUF_H
 #define GRADUS_FORMAT_PROTOBUF_H
@@ -74,9 +74,13 @@ struct gd_pb_schema {
     const char *name;
     const gd_pb_field *fields;
     int count;
+    const char
+        *noun; /* "layer": errors call a message "layer 'NAME' (TYPE)", by its fields name and
+                       * type; NULL: by the path to it */
 };
-#define GD_PB_SCHEMA(name, fields) \
-    { name, fields, (int)(sizeof(fields) / sizeof *(fields)) }
+#define GD_PB_NAMED_SCHEMA(name, fields, noun) \
+    { name, fields, (int)(sizeof(fields) / sizeof *(fields)), noun }
+#define GD_PB_SCHEMA(name, fields) GD_PB_NAMED_SCHEMA(name, fields, NULL)
 
 /* --- messages --------------------------------------------------------------------------------- */
 
@@ -130,6 +134,11 @@ gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const cha
 gd_status gd_pb_load(gd_pb_doc **out, const gd_pb_schema *schema, const char *path);
 gd_status gd_pb_load_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *path);
 
+/* Reads a file in the format that it has. */
+gd_status gd_pb_load_either(gd_pb_doc **out, const gd_pb_schema *schema, const char *path);
+/* Text begins with a letter or a comment, or has no control characters but space. */
+bool gd_pb_is_text(const char *data, size_t bytes);
+
 /* Access to fields. A NULL message has none. A field that is not set has the value `by_default`. */
 const gd_pb_list *gd_pb_get(const gd_pb *message, const char *field); /* NULL: not set */
 size_t gd_pb_count(const gd_pb *message, const char *field);
@@ -169,6 +178,19 @@ void gd_pb_put_string(gd_pb *message, const char *field, const char *text); /* c
 void gd_pb_put_bytes(gd_pb *message, const char *field, const void *data, size_t bytes);
 /* A new message; never NULL. */
 gd_pb *gd_pb_put_message(gd_pb *message, const char *field);
+
+/* --- changing --------------------------------------------------------------------------------- */
+
+/* Failures are kept in the document, as above. */
+void gd_pb_clear(gd_pb *message, const char *field); /* then it is not set */
+/* Moves the values of a field to a field of the same type, in the same document; what that had is
+ * lost. Does nothing if the field is not set. */
+void gd_pb_move(gd_pb *to, const char *to_field, gd_pb *from, const char *field);
+/* Makes it a message of another schema. Fields that it has with the same name and type keep their
+ * values, all others are lost. */
+void gd_pb_convert(gd_pb *message, const gd_pb_schema *to);
+/* The first failure of a document. */
+gd_status gd_pb_check(const gd_pb_doc *doc);
 
 /* --- writing ---------------------------------------------------------------------------------- */
 

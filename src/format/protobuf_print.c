@@ -108,7 +108,7 @@ static gd_status print_message(printer *p, const gd_pb *m, int depth) {
 }
 
 gd_status gd_pb_write_text(gd_pb_doc *doc, gd_pb_sink sink, void *to) {
-    if (doc->status != GD_OK) return gd_fail(doc->status, "%s", doc->failure);
+    GD_TRY(gd_pb_check(doc));
     printer p = {sink, to};
     return print_message(&p, &doc->root, 0);
 }

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/ascii.h"
 #include "core/error.h"
 #include "core/number.h"
-#include "format/protobuf_tree.h"
+#include "format/protobuf_hint.h"
 #include "format/utf8.h"
 
 typedef struct parser {
@@ -30,20 +31,37 @@ static int column_of(const parser *p, const char *position) {
     return column < INT32_MAX ? (int)column : INT32_MAX;
 }
 
-static gd_status fail_parse(const parser *p, const char *position, const char *what) {
+static GD_COLD gd_status fail_parse(const parser *p, const char *position, const char *what) {
     char path[300];
-    return gd_fail(GD_E_FORMAT, "%s:%d:%d: %s%s", p->name, p->line, column_of(p, position),
-                   gd_pb_path_text(&p->path, path, sizeof path), what);
+    gd_pb_path_text(&p->path, path, sizeof path);
+    return gd_fail(GD_E_FORMAT, "%s:%d:%d: %s%s%s", p->name, p->line, column_of(p, position), path,
+                   *path ? ": " : "", what);
+}
+
+/* What stands at the position: a word, a string or a character. */
+static void print_found(const parser *p, char found[60]) {
+    size_t length = 0;
+    const unsigned char c = p->at < p->end ? (unsigned char)*p->at : 0;
+    while (p->at + length < p->end && length < 40 &&
+           (gd_is_alnum(p->at[length]) || strchr("_.+-", p->at[length])))
+        length++;
+    if (p->at == p->end) snprintf(found, 60, "the end");
+    else if (length > 0) snprintf(found, 60, "'%.*s'", (int)length, p->at);
+    else if (c == '\n') snprintf(found, 60, "the end of the line");
+    else if (c == '"' || c == '\'') snprintf(found, 60, "a string in quotes");
+    else snprintf(found, 60, c > ' ' && c < 0x7F ? "'%c'" : "byte 0x%02X", c);
+}
+
+/* "expected X, found Y", and what may help. */
+static GD_COLD gd_status fail_with_hint(const parser *p, const char *what, const char *hint) {
+    char found[60], text[700];
+    print_found(p, found);
+    snprintf(text, sizeof text, "expected %s, found %s%s", what, found, hint);
+    return fail_parse(p, p->at, text);
 }
 
 static gd_status fail_expected(const parser *p, const char *what) {
-    char found[24] = "the end", text[200];
-    if (p->at < p->end) {
-        unsigned char c = (unsigned char)*p->at;
-        snprintf(found, sizeof found, c > ' ' && c < 0x7F ? "'%c'" : "byte 0x%02X", c);
-    }
-    snprintf(text, sizeof text, "expected %s, found %s", what, found);
-    return fail_parse(p, p->at, text);
+    return fail_with_hint(p, what, "");
 }
 
 static gd_status parser_no_memory(const parser *p) {
@@ -74,17 +92,14 @@ static bool take_char(parser *p, char c) {
     return true;
 }
 
-static bool is_letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return gd_is_alpha(c) || c == '_'; }
 
 /* The length of a word or a number: letters, digits, and the signs in numbers. 0: another token. */
 static size_t token_length(const parser *p) {
     const char *s = p->at;
     if (s < p->end && *s == '-') s++;
     const char *first = s;
-    while (s < p->end && (is_letter(*s) || is_digit(*s) || *s == '.' ||
+    while (s < p->end && (is_letter(*s) || gd_is_digit(*s) || *s == '.' ||
                           ((*s == '+' || *s == '-') && s > first &&
                            (s[-1] == 'e' || s[-1] == 'E') && !is_letter(*first))))
         s++;
@@ -105,7 +120,7 @@ static gd_status copy_token(const parser *p, char token[TOKEN_MAX], size_t lengt
 /* --- strings ---------------------------------------------------------------------------------- */
 
 static int digit_of(char c, int base) {
-    int digit = is_digit(c)            ? c - '0'
+    int digit = gd_is_digit(c)         ? c - '0'
                 : c >= 'a' && c <= 'f' ? c - 'a' + 10
                 : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                        : 99;
@@ -184,9 +199,17 @@ static size_t quoted_room(const parser *p) {
     return (size_t)(s - p->at);
 }
 
+static GD_COLD gd_status fail_unquoted(const parser *p) {
+    const size_t length = token_length(p);
+    char hint[60] = "";
+    if (length > 0 && length < 40)
+        snprintf(hint, sizeof hint, "; write \"%.*s\"", (int)length, p->at);
+    return fail_with_hint(p, "a string in quotes", hint);
+}
+
 static gd_status read_string(parser *p, gd_pb_list *list) {
     const char *position = p->at;
-    if (!next_is(p, '"') && !next_is(p, '\'')) return fail_expected(p, "a string in quotes");
+    if (!next_is(p, '"') && !next_is(p, '\'')) return fail_unquoted(p);
     char *start = gd_pb_alloc(p->doc, quoted_room(p) + 1), *to = start;
     if (start == NULL) return parser_no_memory(p);
     while (next_is(p, '"') || next_is(p, '\'')) GD_TRY(read_quoted(p, &to));
@@ -213,7 +236,7 @@ static bool is_word(const char *token, const char *a, const char *b) {
 static bool parse_integer(gd_pb_type type, const char *token, int64_t *value) {
     const bool negative = *token == '-';
     const char *digits = token + negative;
-    if (!is_digit(*digits)) return false;
+    if (!gd_is_digit(*digits)) return false;
     char *end;
     errno = 0;
     const unsigned long long size = strtoull(digits, &end, 0);
@@ -237,7 +260,7 @@ static bool parse_float(const char *token, double *value) {
     else if (strcmp(digits, "nan") == 0) *value = NAN;
     else {
         char *end;
-        if (!is_digit(*digits) && !(*digits == '.' && is_digit(digits[1]))) return false;
+        if (!gd_is_digit(*digits) && !(*digits == '.' && gd_is_digit(digits[1]))) return false;
         if (*digits == '0' && (digits[1] == 'x' || digits[1] == 'X')) return false;
         *value = gd_double_parse(token, &end);
         if (*end == 'f' || *end == 'F') end++;
@@ -262,32 +285,45 @@ static bool parse_bool(const char *token, int64_t *value) {
     return true;
 }
 
+static const char *const expected_types[] = {
+    [GD_PB_INT32] = "an integer of 32 bits",
+    [GD_PB_INT64] = "an integer of 64 bits",
+    [GD_PB_UINT32] = "a nonnegative integer of 32 bits",
+    [GD_PB_UINT64] = "a nonnegative integer of 64 bits",
+    [GD_PB_BOOL] = "true or false",
+    [GD_PB_ENUM] = "a number",
+    [GD_PB_FLOAT] = "a number",
+    [GD_PB_DOUBLE] = "a number",
+};
+
+static GD_COLD gd_status fail_number(const parser *p, const gd_pb_field *field) {
+    char words[400], word[64], hint[400] = "";
+    if (field->values == NULL) return fail_expected(p, expected_types[field->type]);
+    const bool quoted = next_is(p, '"') || next_is(p, '\'');
+    size_t length = 0;
+    for (const char *s = p->at + quoted; s + length < p->end && length < sizeof word - 1; length++)
+        if (!is_letter(s[length]) && !gd_is_digit(s[length])) break;
+    memcpy(word, p->at + quoted, length);
+    word[length] = '\0';
+    gd_pb_hint_word(field->values, word, words, hint, sizeof words - sizeof " without quotes");
+    if (quoted) strcat(words, " without quotes");
+    return fail_with_hint(p, words, hint);
+}
+
 static gd_status read_number(parser *p, gd_pb_list *list) {
-    static const char *const expected_types[] = {
-        [GD_PB_INT32] = "an integer of 32 bits",
-        [GD_PB_INT64] = "an integer of 64 bits",
-        [GD_PB_UINT32] = "a nonnegative integer of 32 bits",
-        [GD_PB_UINT64] = "a nonnegative integer of 64 bits",
-        [GD_PB_BOOL] = "true or false",
-        [GD_PB_ENUM] = "a name of this enum, or a number",
-        [GD_PB_FLOAT] = "a number",
-        [GD_PB_DOUBLE] = "a number",
-    };
-    const gd_pb_type type = list->field->type;
+    const gd_pb_field *field = list->field;
+    const gd_pb_type type = field->type;
     const size_t length = token_length(p);
     char token[TOKEN_MAX];
-    GD_TRY(copy_token(p, token, length, expected_types[type]));
+    if (length == 0) return fail_number(p, field);
+    GD_TRY(copy_token(p, token, length, ""));
     int64_t integer = 0;
     double real = 0;
-    const bool ok = type == GD_PB_ENUM    ? parse_enum(list->field, token, &integer)
+    const bool ok = type == GD_PB_ENUM    ? parse_enum(field, token, &integer)
                     : type == GD_PB_BOOL  ? parse_bool(token, &integer)
                     : type >= GD_PB_FLOAT ? parse_float(token, &real)
                                           : parse_integer(type, token, &integer);
-    if (!ok) {
-        char text[200];
-        snprintf(text, sizeof text, "expected %s, found '%.60s'", expected_types[type], token);
-        return fail_parse(p, p->at, text);
-    }
+    if (!ok) return fail_number(p, field);
     void *to = gd_pb_room(p->doc, list, 1);
     if (to == NULL) return parser_no_memory(p);
     if (type == GD_PB_FLOAT) *(float *)to = (float)real;
@@ -300,24 +336,30 @@ static gd_status read_number(parser *p, gd_pb_list *list) {
 
 /* --- messages --------------------------------------------------------------------------------- */
 
+typedef struct place {
+    int line, column;
+} place;
+
 static gd_status read_fields(parser *p, gd_pb *message, char close);
 
-static gd_status read_child(parser *p, gd_pb *message, gd_pb_list *list) {
+/* `name` is the position of the field's name, or NULL in a list. */
+static gd_status read_child(parser *p, gd_pb *message, gd_pb_list *list, const place *name) {
     const char close = next_is(p, '<') ? '>' : '}';
     if (p->path.depth >= GD_PB_MAX_DEPTH)
         return fail_parse(p, p->at, "nested more than 100 levels deep");
     gd_pb *child = gd_pb_child(message, list);
     if (child == NULL) return parser_no_memory(p);
-    child->line = p->line;
-    child->column = column_of(p, p->at);
+    child->line = name ? name->line : p->line;
+    child->column = name ? name->column : column_of(p, p->at);
     if (!take_char(p, '{') && !take_char(p, '<')) return fail_expected(p, "'{'");
+    p->path.at[p->path.depth - 1].message = child;
     return read_fields(p, child, close);
 }
 
-static gd_status read_value(parser *p, gd_pb *message, gd_pb_list *list) {
+static gd_status read_value(parser *p, gd_pb *message, gd_pb_list *list, const place *name) {
     p->path.at[p->path.depth - 1].index = list->count;
     switch (list->field->type) {
-    case GD_PB_MESSAGE: return read_child(p, message, list);
+    case GD_PB_MESSAGE: return read_child(p, message, list, name);
     case GD_PB_STRING:
     case GD_PB_BYTES: return read_string(p, list);
     default: return read_number(p, list);
@@ -331,7 +373,7 @@ static gd_status read_list(parser *p, gd_pb *message, const gd_pb_field *field) 
     if (list == NULL) return parser_no_memory(p);
     take_char(p, '[');
     while (!next_is(p, ']')) {
-        GD_TRY(read_value(p, message, list));
+        GD_TRY(read_value(p, message, list, NULL));
         if (next_is(p, ']')) break;
         if (!take_char(p, ',')) return fail_expected(p, "',' or ']'");
         if (next_is(p, ']')) return fail_expected(p, "a value");
@@ -340,26 +382,46 @@ static gd_status read_list(parser *p, gd_pb *message, const gd_pb_field *field) 
     return GD_OK;
 }
 
-static gd_status fail_unknown_field(const parser *p, const gd_pb *message, const char *name) {
-    char text[200];
-    snprintf(text, sizeof text, "a %s has no field '%.80s'", message->schema->name, name);
+static GD_COLD gd_status fail_unknown_field(const parser *p, const gd_pb *message,
+                                            const char *name) {
+    char path[300], hint[300];
+    gd_pb_path_text(&p->path, path, sizeof path);
+    gd_pb_hint_field(&p->path, &p->doc->root, name, hint, sizeof hint);
+    return gd_fail(GD_E_FORMAT, "%s:%d:%d: %s%s has no field '%.80s'%s", p->name, p->line,
+                   column_of(p, p->at), *path ? "" : "a ", *path ? path : message->schema->name,
+                   name, hint);
+}
+
+static GD_COLD gd_status fail_twice(const parser *p, const gd_pb_list *had) {
+    char text[60] = "is given twice";
+    if (had->field->type == GD_PB_MESSAGE)
+        snprintf(text, sizeof text, "is given twice, first in line %d", had->messages[0]->line);
     return fail_parse(p, p->at, text);
 }
 
+static GD_COLD gd_status fail_name(const parser *p) {
+    if (p->path.depth == 0 && (next_is(p, '}') || next_is(p, '>')))
+        return fail_parse(p, p->at, "this bracket closes nothing");
+    if (p->at - p->line_start > 1 && p->at[-1] == ',' && gd_is_digit(p->at[-2]))
+        return fail_parse(p, p->at - 1, "a number has a decimal point, not a comma");
+    return fail_expected(p, "the name of a field");
+}
+
 static gd_status read_field(parser *p, gd_pb *message) {
-    char name[TOKEN_MAX];
+    char text[TOKEN_MAX];
+    const place name = {p->line, column_of(p, p->at)};
     size_t length = 0;
-    while (p->at + length < p->end && (is_letter(p->at[length]) || is_digit(p->at[length])))
+    while (p->at + length < p->end && (is_letter(p->at[length]) || gd_is_digit(p->at[length])))
         length++;
-    if (length == 0 || is_digit(*p->at)) return fail_expected(p, "the name of a field");
-    GD_TRY(copy_token(p, name, length, "the name of a field"));
-    const gd_pb_field *field = gd_pb_field_named(message->schema, name, length);
-    if (field == NULL) return fail_unknown_field(p, message, name);
+    if (length == 0 || gd_is_digit(*p->at)) return fail_name(p);
+    GD_TRY(copy_token(p, text, length, "the name of a field"));
+    const gd_pb_field *field = gd_pb_field_named(message->schema, text, length);
+    if (field == NULL) return fail_unknown_field(p, message, text);
     p->path.at[p->path.depth].field = field;
+    p->path.at[p->path.depth].message = NULL;
     p->path.at[p->path.depth++].index = 0;
     const gd_pb_list *had = gd_pb_get(message, field->name);
-    if (had != NULL && !(field->flags & GD_PB_REPEATED))
-        return fail_parse(p, p->at, "is given twice");
+    if (had != NULL && !(field->flags & GD_PB_REPEATED)) return fail_twice(p, had);
     p->at += length;
     skip_space(p);
     if (!take_char(p, ':') && field->type != GD_PB_MESSAGE) return fail_expected(p, "':'");
@@ -368,18 +430,24 @@ static gd_status read_field(parser *p, gd_pb *message) {
     } else {
         gd_pb_list *list = gd_pb_list_for(message, field);
         if (list == NULL) return parser_no_memory(p);
-        GD_TRY(read_value(p, message, list));
+        GD_TRY(read_value(p, message, list, &name));
     }
     p->path.depth--;
     if (!take_char(p, ',')) take_char(p, ';');
     return GD_OK;
 }
 
+static GD_COLD gd_status fail_open(const parser *p, const gd_pb *message, char close) {
+    char text[80];
+    snprintf(text, sizeof text, "'%c' for the bracket of line %d", close, message->line);
+    return fail_expected(p, text);
+}
+
 /* Reads fields up to the closing bracket; `close` 0: up to the end of the text. */
 static gd_status read_fields(parser *p, gd_pb *message, char close) {
     while (p->at < p->end && *p->at != close) GD_TRY(read_field(p, message));
-    if (close == '\0') return GD_OK;
-    return take_char(p, close) ? GD_OK : fail_expected(p, close == '}' ? "'}'" : "'>'");
+    if (close == '\0' || take_char(p, close)) return GD_OK;
+    return fail_open(p, message, close);
 }
 
 gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
@@ -389,9 +457,9 @@ gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const cha
     p.doc = gd_pb_new_named(schema, name);
     if (p.doc == NULL) return GD_E_MEMORY;
     p.doc->root.line = p.doc->root.column = 1;
+    if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) p.line_start = p.at += 3; /* a mark */
     skip_space(&p);
     gd_status status = read_fields(&p, &p.doc->root, '\0');
-    if (status == GD_OK && p.at < p.end) status = fail_expected(&p, "the name of a field");
     if (status != GD_OK) {
         gd_pb_free(p.doc);
         return status;

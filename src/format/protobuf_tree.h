@@ -38,6 +38,9 @@ void *gd_pb_room(gd_pb_doc *doc, gd_pb_list *list, size_t more);
 /* A message of the field: a new one, or the existing one if the field is not repeated. */
 gd_pb *gd_pb_child(gd_pb *message, gd_pb_list *list);
 
+/* Keeps the first failure of a document. */
+void gd_pb_fail_document(gd_pb_doc *doc, gd_status status, const char *format, ...) GD_PRINTF(3, 4);
+
 /* Bytes of one value in a list. */
 size_t gd_pb_item_size(gd_pb_type type);
 
@@ -47,11 +50,13 @@ typedef struct gd_pb_path {
     struct {
         const gd_pb_field *field;
         size_t index;
+        const gd_pb *message; /* of a MESSAGE; NULL: it is not there yet */
     } at[GD_PB_MAX_DEPTH + 1];
     int depth;
 } gd_pb_path;
 
-/* "graph.node[2].name: ", or "" for the root; a long one is printed without its middle. */
+/* "graph.node[2].name" or "layer 'conv2' (Convolution): convolution_param", or "" for the root; a
+ * long one is printed without its middle. */
 const char *gd_pb_path_text(const gd_pb_path *path, char *text, size_t size);
 
 #endif

@@ -36,8 +36,9 @@ typedef struct reader {
 
 static gd_status fail_at(const reader *r, const uint8_t *position, const char *what) {
     char path[300];
-    return gd_fail(GD_E_FORMAT, "%s: byte %zu: %s%s", r->name, (size_t)(position - r->start),
-                   gd_pb_path_text(&r->path, path, sizeof path), what);
+    gd_pb_path_text(&r->path, path, sizeof path);
+    return gd_fail(GD_E_FORMAT, "%s: byte %zu: %s%s%s", r->name, (size_t)(position - r->start),
+                   path, *path ? ": " : "", what);
 }
 
 static gd_status reader_no_memory(const reader *r) {
@@ -175,6 +176,7 @@ static gd_status read_child(reader *r, gd_pb *message, gd_pb_list *list) {
     gd_pb *child = gd_pb_child(message, list);
     if (child == NULL) return reader_no_memory(r);
     child->offset = (size_t)(r->at - r->start);
+    r->path.at[r->path.depth - 1].message = child;
     r->end = r->at + length;
     GD_TRY(read_message(r, child));
     r->end = outer;
@@ -216,6 +218,7 @@ static gd_status read_message(reader *r, gd_pb *message) {
             continue;
         }
         r->path.at[r->path.depth].field = field;
+        r->path.at[r->path.depth].message = NULL;
         r->path.at[r->path.depth++].index = 0;
         GD_TRY(read_field(r, message, field, (unsigned)(key & 7)));
         r->path.depth--;
@@ -367,7 +370,7 @@ static gd_status write_message(writer *w, const gd_pb *m) {
 }
 
 gd_status gd_pb_write(gd_pb_doc *doc, gd_pb_sink sink, void *to) {
-    if (doc->status != GD_OK) return gd_fail(doc->status, "%s", doc->failure);
+    GD_TRY(gd_pb_check(doc));
     GD_TRY(measure_message(&doc->root, 0));
     writer w = {sink, to};
     return write_message(&w, &doc->root);

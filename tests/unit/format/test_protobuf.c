@@ -257,7 +257,8 @@ TEST(text_is_read_in_all_notations) {
     CHECK(gd_pb_count(root, "things") == 4 &&
           gd_pb_int(gd_pb_message_at(root, "things", 3), "i32", 0) == 4);
     CHECK(gd_pb_message_at(root, "things", 1)->line == 5 &&
-          gd_pb_message_at(root, "things", 1)->column == 27);
+          gd_pb_message_at(root, "things", 1)->column == 19 && /* of its name */
+          gd_pb_message_at(root, "things", 3)->column == 56);
     CHECK(gd_pb_count(root, "numbers") == 4 && gd_pb_count(root, "packed") == 0);
     const gd_pb_list *floats = gd_pb_get(root, "floats");
     CHECK(floats && isinf(floats->floats[0]) && isnan(floats->floats[1]) && floats->floats[2] == 1);
@@ -272,18 +273,24 @@ static void check_text_fails(const char *data, const char *message) {
 
 TEST(invalid_text_fails_with_line_column_and_field) {
     check_text_fails("i32: 1\nthings {\n  wrong: 1\n}",
-                     "thing.txt:3:3: things[0]: a Thing has no field 'wrong'");
+                     "thing.txt:3:3: things[0] has no field 'wrong'");
+    check_text_fails("wrong: 1", "thing.txt:1:1: a Thing has no field 'wrong'");
     check_text_fails("i32: x", "thing.txt:1:6: i32: expected an integer of 32 bits, found 'x'");
     check_text_fails("i32: 2147483648", "i32: expected an integer of 32 bits, found '2147483648'");
     check_text_fails("u32: -1", "u32: expected a nonnegative integer");
     check_text_fails("i32: 1 i32: 2", "thing.txt:1:8: i32: is given twice");
     check_text_fails("i32: [1]", "i32: takes one value");
-    check_text_fails("color: PINK", "color: expected a name of this enum");
-    check_text_fails("text: \"a\n\"", "text: expected a closing quote, found byte 0x0A");
+    check_text_fails("color: PINK", "color: expected RED, GREEN or BLUE, found 'PINK'");
+    check_text_fails("color: 'BLEU'", "color: expected RED, GREEN or BLUE without quotes, found a "
+                                      "string in quotes; did you mean BLUE?");
+    check_text_fails("child: {}\n child: {}",
+                     "thing.txt:2:2: child: is given twice, first in line 1");
+    check_text_fails("text: \"a\n\"", "text: expected a closing quote, found the end of the line");
     check_text_fails("text: \"\\q\"", "expected an escape");
     check_text_fails("text: \"\\xff\"", "text: a string is not UTF-8");
-    check_text_fails("text: x", "text: expected a string in quotes");
-    check_text_fails("child { i32: 1", "child: expected '}', found the end");
+    check_text_fails("text: x", "text: expected a string in quotes, found 'x'; write \"x\"");
+    check_text_fails("\nchild { i32: 1",
+                     "child: expected '}' for the bracket of line 2, found the end");
     check_text_fails("child < i32: 1 }", "child: expected the name of a field, found '}'");
     check_text_fails("child: 3", "child: expected '{', found '3'");
     check_text_fails("numbers: [1 2]", "numbers[0]: expected ',' or ']', found '2'");
