@@ -54,10 +54,10 @@ void print_help(const command *c) {
 /* --- reading ---------------------------------------------------------------------------------- */
 
 /* Whether a name is that of an option; Caffe writes sigint_effect for sigint-effect. */
-static bool is_named(const char *option, const char *name, size_t length) {
-    if (strlen(option) != length) return false;
+static bool is_named(const char *own, const char *name, size_t length) {
+    if (strlen(own) != length) return false;
     for (size_t i = 0; i < length; i++)
-        if (option[i] != (name[i] == '_' ? '-' : name[i])) return false;
+        if (own[i] != (name[i] == '_' ? '-' : name[i])) return false;
     return true;
 }
 

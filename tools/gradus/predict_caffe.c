@@ -69,7 +69,7 @@ static int read_mean(const char *path, const gd_shape *input, gd_tensor **mean) 
         blob, gd_dims(input->at[1], gd_tensor_dim(blob, rank - 2), gd_tensor_dim(blob, rank - 1)));
     const bool same =
         gd_tensor_dim(image, 1) == input->at[2] && gd_tensor_dim(image, 2) == input->at[3];
-    *mean = same ? image : gd_mean(image, .axis = GD_AXES(1, 2), .keepdim = true);
+    *mean = same ? image : gd_mean(image, .axis = gd_dims(1, 2), .keepdim = true);
     return DONE;
 }
 
