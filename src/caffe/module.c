@@ -26,7 +26,7 @@ static void destroy_info(gd_object *object) {
 }
 static const gd_class info_class = {.name = "caffe net", .destroy = destroy_info};
 
-gd_status gd_caffe_describe_module(const gd_caffe_net *net) {
+gd_status gd_caffe_describe_module(const gd_caffe_text_net *net) {
     net_info *info = gd_calloc(1, sizeof *info);
     gd_caffe_blob *blobs = gd_calloc((size_t)(net->n_inputs + net->n_outputs + 1), sizeof *blobs);
     if (!info || !blobs) {
@@ -75,7 +75,8 @@ static gd_status read_stages(const char *text, const char *stages[MAX_STAGES], i
     for (const char *s = text ? text : ""; *(s += strspn(s, " "));) {
         const size_t n = strcspn(s, " ");
         if (n >= sizeof name || *count == MAX_STAGES)
-            return gd_fail(GD_E_ARGUMENT, "gd_caffe_net: stages: too long, or more than %d names",
+            return gd_fail(GD_E_ARGUMENT,
+                           "gd_caffe_net: stages: too long, or more than %d names",
                            MAX_STAGES);
         memcpy(name, s, n);
         name[n] = 0;
@@ -93,7 +94,7 @@ static gd_status make(const char *path, const gd_caffe_net_options *o, gd_module
                                       .stages = stages,
                                       .outputs = o->outputs,
                                       .data = &data};
-    gd_caffe_net *net;
+    gd_caffe_text_net *net;
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_caffe_net: the path is NULL");
     GD_TRY(read_stages(o->stages, stages, &settings.n_stages));
     GD_TRY(gd_caffe_net_read(&net, path, &settings));

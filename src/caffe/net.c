@@ -36,7 +36,7 @@ static gd_status add_blob(net_builder *b, const char *name, const gd_shape *shap
 
 static gd_status add_input(net_builder *b, const char *name, const gd_shape *shape,
                            bool from_text) {
-    gd_caffe_net *net = b->net;
+    gd_caffe_text_net *net = b->net;
     if (find_blob(b, name) >= 0)
         return gd_pb_fail(b->message, "two inputs of the net have the name '%s'", name);
     GD_TRY(add_blob(b, name, shape));
@@ -85,7 +85,7 @@ static gd_status read_inputs(net_builder *b) {
 /* The tops of the data layers, which one loader gives. */
 static gd_status open_data(net_builder *b) {
     static const gd_caffe_data_options none = {.workers = 0};
-    gd_caffe_net *net = b->net;
+    gd_caffe_text_net *net = b->net;
     const gd_pb **layers = gd_calloc((size_t)net->n_layers + 1, sizeof *layers);
     int count = 0;
     if (!layers) return gd_no_memory(net->file, "for a net");
@@ -253,7 +253,7 @@ static int compare_names(const void *a, const void *b) {
 }
 
 static gd_status add_output(net_builder *b, const net_blob *blob, bool hidden) {
-    gd_caffe_net *net = b->net;
+    gd_caffe_text_net *net = b->net;
     if (!gd_grow(net->outputs, net->n_outputs, b->outputs_room))
         return gd_no_memory(net->file, "for a net");
     net->outputs[net->n_outputs++] =
@@ -299,23 +299,23 @@ static void stop_gradients(gd_module *module, const net_layer *layer) {
 }
 
 static gd_status make_net(net_builder *b) {
-    gd_caffe_net *net = b->net;
+    gd_caffe_text_net *net = b->net;
     const size_t count = (size_t)(net->n_inputs + net->n_outputs);
     const char **names = gd_calloc(count + 1, sizeof *names);
     if (!names) return gd_no_memory(net->file, "for a net");
     for (int i = 0; i < net->n_inputs; i++) names[i] = net->inputs[i].name;
     for (int i = 0; i < net->n_outputs; i++) names[net->n_inputs + i] = net->outputs[i].name;
-    net->module = gd_net_new_with((gd_names){names, net->n_inputs},
-                                  (gd_names){names + net->n_inputs, net->n_outputs});
+    net->module = gd_net_new_with((gd_name_list){names, net->n_inputs},
+                                  (gd_name_list){names + net->n_inputs, net->n_outputs});
     gd_free(names);
     if (!net->module) return gd_failure();
     gd_retain(net->module);
     for (int i = 0; i < b->n_layers; i++) {
         const net_layer *l = &b->layers[i];
         if (!l->module) continue;
-        const gd_status status =
-            gd_net_add_with(net->module, l->name, l->module, (gd_names){l->bottoms, l->n_bottoms},
-                            (gd_names){l->tops, l->n_tops});
+        const gd_status status = gd_net_add_with(net->module, l->name, l->module,
+                                                 (gd_name_list){l->bottoms, l->n_bottoms},
+                                                 (gd_name_list){l->tops, l->n_tops});
         if (status != GD_OK) return gd_pb_fail(l->message, "%s", gd_latest_failure());
         stop_gradients(net->module, l);
     }
@@ -326,7 +326,7 @@ static gd_status make_net(net_builder *b) {
 /* --- a net ------------------------------------------------------------------------------------ */
 
 static gd_status collect_layers(net_builder *b) {
-    gd_caffe_net *net = b->net;
+    gd_caffe_text_net *net = b->net;
     const gd_pb_list *layers = gd_pb_get(b->message, "layer");
     net->layers = gd_calloc((layers ? layers->count : 0) + 1, sizeof *net->layers);
     if (!net->layers) return gd_no_memory(net->file, "for a net");
@@ -362,10 +362,10 @@ static void free_builder(net_builder *b) {
     gd_name_map_free(&b->owner_numbers);
 }
 
-gd_status gd_caffe_net_build(gd_caffe_net **out, const gd_pb *message, const char *file,
+gd_status gd_caffe_net_build(gd_caffe_text_net **out, const gd_pb *message, const char *file,
                              const gd_caffe_net_settings *settings) {
     GD_SCOPE;
-    gd_caffe_net *net = *out = gd_calloc(1, sizeof *net);
+    gd_caffe_text_net *net = *out = gd_calloc(1, sizeof *net);
     if (!net) return gd_no_memory(file, "for a net");
     net->name = gd_intern(gd_pb_string(message, "name"));
     net->file = gd_intern(file);
@@ -382,7 +382,7 @@ gd_status gd_caffe_net_build(gd_caffe_net **out, const gd_pb *message, const cha
     return status;
 }
 
-gd_status gd_caffe_net_read(gd_caffe_net **out, const char *path,
+gd_status gd_caffe_net_read(gd_caffe_text_net **out, const char *path,
                             const gd_caffe_net_settings *settings) {
     gd_pb_doc *doc = NULL;
     *out = NULL;
@@ -393,7 +393,7 @@ gd_status gd_caffe_net_read(gd_caffe_net **out, const char *path,
     return status;
 }
 
-void gd_caffe_net_free(gd_caffe_net *net) {
+void gd_caffe_net_free(gd_caffe_text_net *net) {
     if (!net) return;
     gd_release(net->module);
     if (net->data) gd_release(gd_caffe_data_loader(net->data));
@@ -405,7 +405,7 @@ void gd_caffe_net_free(gd_caffe_net *net) {
     gd_free(net);
 }
 
-gd_tensor *gd_caffe_net_loss(const gd_caffe_net *net, gd_tensors outputs) {
+gd_tensor *gd_caffe_net_loss(const gd_caffe_text_net *net, gd_tensors outputs) {
     gd_tensor *loss = NULL;
     for (int i = 0; i < net->n_outputs; i++) {
         const gd_caffe_net_output *o = &net->outputs[i];

@@ -34,7 +34,7 @@ typedef struct gd_caffe_net_input {
     bool from_text; /* an `input` of the text, not the top of a data layer */
 } gd_caffe_net_input;
 
-typedef struct gd_caffe_net {
+typedef struct gd_caffe_text_net {
     gd_module *module; /* retained */
     gd_pb_doc *doc;    /* of the text, if the net has read it */
     const char *name, *file;
@@ -45,7 +45,7 @@ typedef struct gd_caffe_net {
     const gd_pb **layers; /* all layers of this phase, in order */
     gd_caffe_data *data;  /* the stream of the data layers; NULL: there are none */
     int n_inputs, n_outputs, n_parameters, n_layers;
-} gd_caffe_net;
+} gd_caffe_text_net;
 
 typedef struct gd_caffe_net_settings {
     gd_caffe_phase phase;
@@ -55,22 +55,22 @@ typedef struct gd_caffe_net_settings {
     const char *outputs; /* names of blobs, with spaces between them; NULL: the net's outputs */
     const gd_caffe_data_options *data; /* NULL: no threads, no dummy data */
     /* A net whose parameters the new one shares, by the names of layers; NULL: none. */
-    const gd_caffe_net *share;
+    const gd_caffe_text_net *share;
     bool no_fill; /* parameters get their values from a file: they need no filler */
 } gd_caffe_net_settings;
 
 /* Reads a file, or takes a message that lives as long as the net: NetParameter in today's fields. `file`
  * names it in messages, and paths are looked for from there. */
-gd_status gd_caffe_net_read(gd_caffe_net **out, const char *path,
+gd_status gd_caffe_net_read(gd_caffe_text_net **out, const char *path,
                             const gd_caffe_net_settings *settings);
-gd_status gd_caffe_net_build(gd_caffe_net **out, const gd_pb *message, const char *file,
+gd_status gd_caffe_net_build(gd_caffe_text_net **out, const gd_pb *message, const char *file,
                              const gd_caffe_net_settings *settings);
-void gd_caffe_net_free(gd_caffe_net *net); /* NULL is fine */
+void gd_caffe_net_free(gd_caffe_text_net *net); /* NULL is fine */
 
 /* Notes the inputs and outputs in the module, for gd_caffe_net_input and gd_caffe_net_output. */
-gd_status gd_caffe_describe_module(const gd_caffe_net *net);
+gd_status gd_caffe_describe_module(const gd_caffe_text_net *net);
 
 /* The loss of a call of the module: the sum of its outputs, each by its loss_weight. A tensor of rank 0. */
-gd_tensor *gd_caffe_net_loss(const gd_caffe_net *net, gd_tensors outputs);
+gd_tensor *gd_caffe_net_loss(const gd_caffe_text_net *net, gd_tensors outputs);
 
 #endif

@@ -32,7 +32,7 @@ typedef struct net_owner {
 } net_owner;
 
 typedef struct net_builder {
-    gd_caffe_net *net;
+    gd_caffe_text_net *net;
     const gd_pb *message;
     const gd_caffe_net_settings *settings;
     net_blob *blobs;
@@ -49,7 +49,7 @@ typedef struct net_builder {
 gd_status gd_caffe_take_parameters(net_builder *b, const gd_caffe_layer *l);
 
 /* Parameters with the rate 0 get no gradient. */
-gd_status gd_caffe_freeze_parameters(const gd_caffe_net *net);
+gd_status gd_caffe_freeze_parameters(const gd_caffe_text_net *net);
 
 /* Whether a layer belongs to the net in this state (net_state.c). */
 gd_status gd_caffe_check_included(const gd_pb *layer, const gd_caffe_net_settings *settings,

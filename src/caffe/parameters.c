@@ -61,7 +61,7 @@ static gd_status set_rate(const gd_caffe_layer *l, const gd_pb *param, const cha
 
 static gd_status add_parameter(net_builder *b, const gd_caffe_layer *l, gd_tensor *t, int blob,
                                const gd_pb *param) {
-    gd_caffe_net *net = b->net;
+    gd_caffe_text_net *net = b->net;
     if (!gd_grow(net->parameters, net->n_parameters, b->parameters_room))
         return gd_no_memory(net->file, "for a net");
     const double lr = param ? gd_pb_float_of(param, "lr_mult") : 1,
@@ -108,7 +108,7 @@ static gd_status take_blob(net_builder *b, const gd_caffe_layer *l, gd_entry *e,
 
 /* The blobs of the layer of this name in a net whose parameters are shared. */
 static gd_status share_with_net(net_builder *b, const gd_caffe_layer *l) {
-    const gd_caffe_net *other = b->settings->share;
+    const gd_caffe_text_net *other = b->settings->share;
     const gd_entry *layer = other ? gd_module_entry(other->module, l->name) : NULL;
     const gd_module *theirs = layer ? (const gd_module *)layer->object : NULL;
     for (int i = 0; theirs && i < l->module->count && i < theirs->count; i++) {
@@ -119,7 +119,7 @@ static gd_status share_with_net(net_builder *b, const gd_caffe_layer *l) {
     return GD_OK;
 }
 
-gd_status gd_caffe_freeze_parameters(const gd_caffe_net *net) {
+gd_status gd_caffe_freeze_parameters(const gd_caffe_text_net *net) {
     for (int i = 0; i < net->n_parameters; i++)
         if (net->parameters[i].lr_mult == 0)
             GD_TRY(gd_set_requires_grad_at(NULL, net->parameters[i].tensor, false));

@@ -164,7 +164,7 @@ static gd_status number_of(gd_net_rows *net, const char *name, int *number) {
     return GD_OK;
 }
 
-static gd_status add_numbers(gd_net_rows *net, gd_names names) {
+static gd_status add_numbers(gd_net_rows *net, gd_name_list names) {
     for (int i = 0; i < names.count; i++) {
         int number;
         GD_TRY(number_of(net, names.at[i], &number));
@@ -175,7 +175,7 @@ static gd_status add_numbers(gd_net_rows *net, gd_names names) {
     return GD_OK;
 }
 
-static gd_status fill_net(gd_net_rows *net, gd_names inputs, gd_names outputs) {
+static gd_status fill_net(gd_net_rows *net, gd_name_list inputs, gd_name_list outputs) {
     for (int i = 0; i < inputs.count + outputs.count; i++)
         if (!(i < inputs.count ? inputs.at[i] : outputs.at[i - inputs.count]))
             return gd_fail(GD_E_ARGUMENT,
@@ -188,7 +188,7 @@ static gd_status fill_net(gd_net_rows *net, gd_names inputs, gd_names outputs) {
     return GD_OK;
 }
 
-gd_module *gd_net_new_with(gd_names inputs, gd_names outputs) {
+gd_module *gd_net_new_with(gd_name_list inputs, gd_name_list outputs) {
     gd_module *m = gd_module_bare("net");
     if (!m) return NULL;
     m->contained = run_net;
@@ -205,16 +205,16 @@ gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *output
     gd_status status = take_list(inputs, "gd_nn_net: inputs", &in);
     if (status == GD_OK) status = take_list(outputs, "gd_nn_net: outputs", &out);
     GD_CALLED_FROM(site);
-    gd_module *m = status == GD_OK
-                       ? gd_net_new_with((gd_names){in.at, in.count}, (gd_names){out.at, out.count})
-                       : NULL;
+    gd_module *m = status == GD_OK ? gd_net_new_with((gd_name_list){in.at, in.count},
+                                                     (gd_name_list){out.at, out.count})
+                                   : NULL;
     free_list(&in);
     free_list(&out);
     gd_report(site, status);
     return m;
 }
 
-static gd_status check_reads(const gd_net_rows *net, const char *name, gd_names reads) {
+static gd_status check_reads(const gd_net_rows *net, const char *name, gd_name_list reads) {
     char names[200];
     for (int i = 0; i < reads.count; i++) {
         const int number = reads.at[i] ? gd_entry_number(&net->by_name, reads.at[i]) : ABSENT;
@@ -228,8 +228,8 @@ static gd_status check_reads(const gd_net_rows *net, const char *name, gd_names 
 }
 
 /* Takes back the numbers of a row that could not be added; its new names stay, which changes nothing. */
-static gd_status add_row(gd_module *m, const char *name, gd_module *layer, gd_names reads,
-                         gd_names gives) {
+static gd_status add_row(gd_module *m, const char *name, gd_module *layer, gd_name_list reads,
+                         gd_name_list gives) {
     gd_net_rows *net = m->net;
     const int first = net->n_numbers;
     GD_TRY(check_reads(net, name, reads));
@@ -249,8 +249,8 @@ static gd_status add_row(gd_module *m, const char *name, gd_module *layer, gd_na
     return GD_OK;
 }
 
-gd_status gd_net_add_with(gd_module *m, const char *name, gd_module *layer, gd_names reads,
-                          gd_names gives) {
+gd_status gd_net_add_with(gd_module *m, const char *name, gd_module *layer, gd_name_list reads,
+                          gd_name_list gives) {
     if (!m || !m->net)
         return !m && gd_failed() ? gd_failure()
                                  : gd_fail(GD_E_ARGUMENT, "gd_net_add: the module is %s",
@@ -273,8 +273,8 @@ gd_status gd_net_add_at(const char *site, gd_module *m, const char *name, gd_mod
     snprintf(what, sizeof what, "gd_net_add: the outputs of '%.80s'", name ? name : "");
     if (status == GD_OK && m && layer) status = take_list(gives, what, &out);
     if (status == GD_OK)
-        status = gd_net_add_with(m, name, layer, (gd_names){in.at, in.count},
-                                 (gd_names){out.at, out.count});
+        status = gd_net_add_with(m, name, layer, (gd_name_list){in.at, in.count},
+                                 (gd_name_list){out.at, out.count});
     free_list(&in);
     free_list(&out);
     return gd_report(site, status);

@@ -5,16 +5,16 @@
 #include "nn/module.h"
 
 /* A list of names of tensors; NULL is an absent input, or an output that nobody reads. */
-typedef struct gd_names {
+typedef struct gd_name_list {
     const char *const *at;
     int count;
-} gd_names;
+} gd_name_list;
 
 /* gd_nn_net and gd_net_add with lists instead of texts. These do not record a failure, except that
  * a net that cannot be made is NULL. */
-gd_module *gd_net_new_with(gd_names inputs, gd_names outputs);
-gd_status gd_net_add_with(gd_module *net, const char *name, gd_module *layer, gd_names reads,
-                          gd_names gives);
+gd_module *gd_net_new_with(gd_name_list inputs, gd_name_list outputs);
+gd_status gd_net_add_with(gd_module *net, const char *name, gd_module *layer, gd_name_list reads,
+                          gd_name_list gives);
 
 /* The layer that was added last reads its input number `i` detached: no gradient goes there. */
 void gd_net_detach_input(gd_module *net, int i);

@@ -81,7 +81,7 @@ static gd_status save_blob(blob_walk *w, int number, gd_module_part *part) {
 static gd_tensors call_net(gd_tensors in, void *net) { return gd_module_call(net, in); }
 
 /* The backward pass, from the sum of all outputs times their gradients. */
-static gd_status run_backward(const gd_caffe_net *net, gd_tensors y, const named_tensors *given) {
+static gd_status run_backward(const gd_caffe_text_net *net, gd_tensors y, const named_tensors *given) {
     gd_tensor *sum = NULL;
     for (int i = 0; i < net->n_outputs; i++) {
         gd_tensor *gy = named_find(given, "grad:%s", net->outputs[i].name);
@@ -94,7 +94,7 @@ static gd_status run_backward(const gd_caffe_net *net, gd_tensors y, const named
     return sum ? gd_backward(sum) : gd_error_status();
 }
 
-static gd_status run_net(gd_caffe_net *net, bool train, const char *mode,
+static gd_status run_net(gd_caffe_text_net *net, bool train, const char *mode,
                          const named_tensors *given, named_tensors *results) {
     gd_tensor *in[NAMED_MAX];
     gd_device *device = gd_default_device();
@@ -133,7 +133,7 @@ static gd_status run_net(gd_caffe_net *net, bool train, const char *mode,
 
 gd_status caffe_run(const char *path, bool train, const char *mode, const named_tensors *given,
                     named_tensors *results) {
-    gd_caffe_net *net = NULL;
+    gd_caffe_text_net *net = NULL;
     gd_device *before = gd_default_device();
     const gd_caffe_net_settings settings = {.phase = train ? GD_CAFFE_TRAIN : GD_CAFFE_TEST};
     results->count = 0;

@@ -8,8 +8,8 @@
 #include "caffe/schema.h"
 
 static gd_pb_doc *doc;
-static gd_caffe_net *build(const char *text, const gd_caffe_net_settings *settings) {
-    gd_caffe_net *net = NULL;
+static gd_caffe_text_net *build(const char *text, const gd_caffe_net_settings *settings) {
+    gd_caffe_text_net *net = NULL;
     gd_pb_free(doc);
     doc = NULL;
     if (gd_pb_read_text(&doc, &gd_caffe_net_schema, "net.prototxt", text, strlen(text)) == GD_OK)
@@ -26,7 +26,7 @@ TEST(layers_become_rows_of_a_net) {
         "layer { name: 'a/b.c' type: 'Softmax' bottom: 'data' top: 'prob' }\n"
         "layer { name: 'quiet' type: 'Silence' bottom: 'prob' include { phase: TRAIN } }\n"
         "layer { name: 'power' type: 'Sigmoid' bottom: 'data' top: 'z' include { phase: TEST } }\n";
-    gd_caffe_net *net = build(text, &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST});
+    gd_caffe_text_net *net = build(text, &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST});
     CHECK(net);
     if (!net) printf("%s\n", gd_latest_failure());
     if (!net) return;

@@ -143,6 +143,11 @@ STATUS(gd_loss_scale_step_at, gd_loss_scale_step(gd_loss_scale_new(), NULL))
 TENSOR(gd_loss_scale_value_at, gd_loss_scale_value(NULL))
 TENSOR(gd_loss_scale_skipped_at, gd_loss_scale_skipped(NULL))
 
+OBJECT(gd_caffe_net_at, gd_caffe_net(missing))
+TENSOR(gd_caffe_read_blob_at, gd_caffe_read_blob(missing))
+STATUS(gd_caffe_write_blob_at, gd_caffe_write_blob(missing, make_tensor()))
+STATUS(gd_caffe_load_at, gd_caffe_load(missing, make_net()))
+STATUS(gd_caffe_save_at, gd_caffe_save(missing, make_net()))
 STATUS(gd_onnx_save_module_at, gd_onnx_save_module(missing, NULL, gd_list(make_tensor())))
 OBJECT(gd_onnx_module_at, gd_onnx_module(missing))
 CALL(gd_onnx_metadata_at, gd_onnx_metadata(missing, "key", NULL, 0) == -1)
@@ -409,6 +414,11 @@ static const row rows[] = {
     FAILS(gd_loss_scale_value_at),
     FAILS(gd_loss_scale_skipped_at),
 
+    FAILS(gd_caffe_net_at),
+    FAILS(gd_caffe_read_blob_at),
+    FAILS(gd_caffe_write_blob_at),
+    FAILS(gd_caffe_load_at),
+    FAILS(gd_caffe_save_at),
     FAILS(gd_onnx_save_module_at),
     FAILS(gd_onnx_module_at),
     FAILS(gd_onnx_metadata_at),
