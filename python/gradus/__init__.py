@@ -48,7 +48,7 @@ from gradus._core import __version__ as __version__
 from gradus._modes import *  # noqa: F401,F403
 
 if TYPE_CHECKING:
-    from gradus import callbacks as callbacks, metrics as metrics, onnx as onnx, optim as optim, profiler as profiler
+    from gradus import caffe as caffe, callbacks as callbacks, metrics as metrics, onnx as onnx, optim as optim, profiler as profiler
     from gradus import tensorboard as tensorboard
     import gradus.nn.utils as _nn_utils
     from gradus._files import load as load, save as save
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 e, pi, inf, nan, newaxis = 2.718281828459045, 3.141592653589793, float("inf"), float("nan"), None
 
 _submodules = (
-    "callbacks", "data", "linalg", "metrics", "nn", "onnx", "optim", "profiler", "tensorboard", "torch", "transforms", "zoo")
+    "caffe", "callbacks", "data", "linalg", "metrics", "nn", "onnx", "optim", "profiler", "tensorboard", "torch", "transforms", "zoo")
 _lazy = {  # names whose module is imported when they are first used
     **dict.fromkeys(("Jit", "jit"), "_jit"),
     **dict.fromkeys((

@@ -405,6 +405,7 @@ static int start(PyObject *module) {
         PyModule_AddFunctions(module, gdpy_train_functions) < 0 ||
         PyModule_AddFunctions(module, gdpy_watch_functions) < 0 ||
         PyModule_AddFunctions(module, gdpy_onnx_functions) < 0 ||
+        PyModule_AddFunctions(module, gdpy_caffe_functions) < 0 ||
         PyModule_AddFunctions(module, gdpy_record_functions) < 0)
         return -1;
     if (PyModule_AddStringConstant(module, "__version__", gd_version()) < 0) return -1;

@@ -1,0 +1,76 @@
+"""gradus.caffe: nets, solvers and weights in the files of Caffe.
+
+    net = gd.caffe.net("deploy.prototxt", weights="plates.caffemodel")
+    prob = net(image)
+    gd.caffe.save(net, "copy.caffemodel")
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from gradus import _core
+
+if TYPE_CHECKING:
+    from gradus.nn import Module
+
+__all__ = ["inputs", "load", "net", "outputs", "read_blob", "save", "write_blob"]
+
+Path = str | os.PathLike[str]
+
+
+def _names(names: str | Iterable[str] | None) -> str | None:
+    return names if names is None or isinstance(names, str) else " ".join(names)
+
+
+def _files(paths: Path | Iterable[Path] | None) -> str | None:
+    if paths is None or isinstance(paths, str | os.PathLike):
+        return None if paths is None else os.fspath(paths)
+    return ",".join(os.fspath(path) for path in paths)
+
+
+def net(path: Path, weights: Path | Iterable[Path] | None = None, outputs: str | Iterable[str] | None = None,
+        train: bool = False, level: int = 0, stages: str | Iterable[str] | None = None,
+        dummy: str | None = None) -> Module:
+    """The net of a prototxt as a module.
+
+    weights: .caffemodel files; outputs: names of blobs in place of the net's outputs; train: the layers of the phase
+    TRAIN, in train mode; dummy: shapes of data that need not be there, "data=3,227,227". The module takes the inputs of
+    the text, then the tops of its data layers."""
+    import gradus.nn  # noqa: F401 (the classes of modules)
+
+    module: Any = _core._caffe_net(os.fspath(path), _files(weights), _names(outputs), train, level, _names(stages), dummy)
+    return module  # type: ignore[no-any-return]
+
+
+def inputs(net: Module) -> dict[str, tuple[int, ...]]:
+    """The inputs of a net by their names, with the shapes of the text; empty for other modules."""
+    return dict(_core._caffe_blobs(net)[0])
+
+
+def outputs(net: Module) -> dict[str, tuple[int, ...]]:
+    """The outputs of a net by their names, with their shapes; empty for other modules."""
+    return dict(_core._caffe_blobs(net)[1])
+
+
+def load(net: Module, paths: Path | Iterable[Path]) -> None:
+    """Copies the weights of .caffemodel files to the layers of the same names. A shape that differs is an error, after
+    which nothing has changed; layers that a file lacks keep their values."""
+    _core._caffe_load(_files(paths), net)
+
+
+def save(net: Module, path: Path) -> None:
+    """Writes the layers and weights of a net as a .caffemodel."""
+    _core._caffe_save(os.fspath(path), net)
+
+
+def read_blob(path: Path) -> _core.Tensor:
+    """A blob in a file of its own, such as a mean image (.binaryproto)."""
+    tensor: _core.Tensor = _core._caffe_read_blob(os.fspath(path))
+    return tensor
+
+
+def write_blob(path: Path, tensor: _core.Tensor) -> None:
+    """Writes a tensor as a blob in a file of its own."""
+    _core._caffe_write_blob(os.fspath(path), tensor)

@@ -1,0 +1,113 @@
+/* caffe.c - files of Caffe (gradus/caffe.py). */
+#include "object.h"
+
+/* _caffe_net(path, weights, outputs, train, level, stages, dummy): a module. */
+static PyObject *core_net(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *path;
+    gd_caffe_net_options o = *GD_CAFFE_NET_OPTIONS_();
+    int train;
+    if (!PyArg_ParseTuple(args, "szzpizz", &path, &o.weights, &o.outputs, &train, &o.level,
+                          &o.stages, &o.dummy))
+        return NULL;
+    o.train = train;
+    gdpy_call c;
+    gdpy_open(&c);
+    gdpy_release_gil(&c);
+    gd_module *m = gd_caffe_net_at(c.site, path, &o);
+    gdpy_take_gil(&c);
+    PyObject *net = m ? gdpy_wrap_object(m, GDPY_MODULE, gd_module_type(m)) : gdpy_raise();
+    gdpy_cancel(&c);
+    return net;
+}
+
+/* (name, (sizes, ...)) */
+static PyObject *describe(const gd_caffe_blob *blob) {
+    PyObject *shape = PyTuple_New(blob->shape.rank);
+    for (int i = 0; shape && i < blob->shape.rank; i++) {
+        PyObject *size = PyLong_FromLongLong(blob->shape.at[i]);
+        if (!size || PyTuple_SetItem(shape, i, size) < 0) Py_CLEAR(shape);
+    }
+    return shape ? Py_BuildValue("(sN)", blob->name, shape) : NULL;
+}
+
+typedef bool (*blob_getter)(const gd_module *net, int index, gd_caffe_blob *blob);
+
+static PyObject *describe_all(const gd_module *net, blob_getter get) {
+    PyObject *list = PyList_New(0);
+    gd_caffe_blob blob;
+    for (int i = 0; list && get(net, i, &blob); i++) {
+        PyObject *one = describe(&blob);
+        if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    return list;
+}
+
+/* _caffe_blobs(net): lists of the inputs and of the outputs. */
+static PyObject *core_blobs(PyObject *module, PyObject *self) {
+    (void)module;
+    const gd_module *net = gdpy_handle(self, GDPY_MODULE, "the module");
+    PyObject *in = net ? describe_all(net, gd_caffe_input) : NULL,
+             *out = in ? describe_all(net, gd_caffe_output) : NULL;
+    if (in && out) return Py_BuildValue("(NN)", in, out);
+    Py_XDECREF(in);
+    return NULL;
+}
+
+typedef gd_status (*file_call)(const char *site, const char *path, gd_module *net);
+
+static PyObject *call_with_file(PyObject *args, file_call call) {
+    const char *path;
+    PyObject *self;
+    if (!PyArg_ParseTuple(args, "sO", &path, &self)) return NULL;
+    gd_module *net = gdpy_handle(self, GDPY_MODULE, "the module");
+    if (!net) return NULL;
+    gdpy_call c;
+    gdpy_open(&c);
+    gdpy_release_gil(&c);
+    return gdpy_end_status(&c, call(c.site, path, net));
+}
+
+/* _caffe_load(paths, net), _caffe_save(path, net) */
+static PyObject *core_load(PyObject *module, PyObject *args) {
+    (void)module;
+    return call_with_file(args, gd_caffe_load_at);
+}
+static PyObject *core_save(PyObject *module, PyObject *args) {
+    (void)module;
+    return call_with_file(args, gd_caffe_save_at);
+}
+
+/* _caffe_read_blob(path): a tensor. */
+static PyObject *core_read_blob(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *path;
+    if (!PyArg_ParseTuple(args, "s", &path)) return NULL;
+    gdpy_call c;
+    gdpy_open(&c);
+    gdpy_release_gil(&c);
+    return gdpy_end(&c, gd_caffe_read_blob_at(c.site, path));
+}
+
+/* _caffe_write_blob(path, tensor) */
+static PyObject *core_write_blob(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *path;
+    PyObject *tensor;
+    if (!PyArg_ParseTuple(args, "sO!", &path, gdpy_tensor_type, &tensor)) return NULL;
+    gdpy_call c;
+    gdpy_open(&c);
+    gdpy_release_gil(&c);
+    return gdpy_end_status(&c, gd_caffe_write_blob_at(c.site, path, gdpy_tensor_of(tensor)));
+}
+
+PyMethodDef gdpy_caffe_functions[] = {
+    {"_caffe_net", core_net, METH_VARARGS, NULL},
+    {"_caffe_blobs", core_blobs, METH_O, NULL},
+    {"_caffe_load", core_load, METH_VARARGS, NULL},
+    {"_caffe_save", core_save, METH_VARARGS, NULL},
+    {"_caffe_read_blob", core_read_blob, METH_VARARGS, NULL},
+    {"_caffe_write_blob", core_write_blob, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
