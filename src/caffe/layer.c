@@ -125,7 +125,10 @@ gd_status gd_caffe_axis(const gd_caffe_layer *l, const char *path, int *axis) {
 
 int64_t gd_caffe_count(const gd_shape *shape, int first, int end) {
     int64_t count = 1;
-    for (int i = first; i < end; i++) count *= shape->at[i];
+    for (int i = first; i < end; i++) {
+        if (shape->at[i] < 0) return GD_UNKNOWN;
+        count *= shape->at[i];
+    }
     return count;
 }
 

@@ -97,7 +97,7 @@ gd_tensor *gd_caffe_shaped(gd_tensor *blob, gd_shape shape);
 
 /* An axis of the first bottom, counted from the front: the field at a path. */
 gd_status gd_caffe_axis(const gd_caffe_layer *l, const char *path, int *axis);
-/* The product of the sizes from `first` to before `end`. */
+/* The product of the sizes from `first` to before `end`; -1 if one of them is unknown. */
 int64_t gd_caffe_count(const gd_shape *shape, int first, int end);
 
 /* Labels as class numbers: i64. */

@@ -7,7 +7,33 @@
 enum { ANY = -1, SAME = -2, LOSS = GD_CAFFE_LOSS | GD_CAFFE_NO_TOP_NEEDED };
 
 /* Name; the least and the most bottoms and tops; flags. The function is gd_caffe_make_NAME. */
-#define TYPES(T) T(Silence, 1, ANY, 0, 0, 0)
+#define TYPES(T)                                 \
+    T(Accuracy, 2, 2, 1, 2, 0)                   \
+    T(ArgMax, 1, 1, 1, 1, 0)                     \
+    T(BatchReindex, 2, 2, 1, 1, 0)               \
+    T(ContrastiveLoss, 3, 3, 1, 1, LOSS)         \
+    T(Dropout, 1, 1, 1, 1, 0)                    \
+    T(Eltwise, 2, ANY, 1, 1, 0)                  \
+    T(EuclideanLoss, 2, 2, 1, 1, LOSS)           \
+    T(Exp, 1, 1, 1, 1, 0)                        \
+    T(Filter, 2, ANY, 1, ANY, 0)                 \
+    T(HingeLoss, 2, 2, 1, 1, LOSS)               \
+    T(Log, 1, 1, 1, 1, 0)                        \
+    T(MVN, 1, 1, 1, 1, 0)                        \
+    T(MultinomialLogisticLoss, 2, 2, 1, 1, LOSS) \
+    T(Parameter, 0, 0, 1, 1, 0)                  \
+    T(Power, 1, 1, 1, 1, 0)                      \
+    T(Python, 0, ANY, 0, ANY, 0)                 \
+    T(Reduction, 1, 1, 1, 1, 0)                  \
+    T(Reshape, 1, 1, 1, 1, 0)                    \
+    T(SigmoidCrossEntropyLoss, 2, 2, 1, 1, LOSS) \
+    T(Silence, 1, ANY, 0, 0, 0)                  \
+    T(Slice, 1, 1, 1, ANY, 0)                    \
+    T(SoftmaxWithLoss, 2, 2, 1, 2, LOSS)         \
+    T(Split, 1, 1, 1, ANY, 0)                    \
+    T(Swish, 1, 1, 1, 1, 0)                      \
+    T(Threshold, 1, 1, 1, 1, 0)                  \
+    T(Tile, 1, 1, 1, 1, 0)
 
 #define DECLARE(name, ...) gd_status gd_caffe_make_##name(gd_caffe_layer *l);
 TYPES(DECLARE)

@@ -3,6 +3,7 @@
  *     caffe ELU                            the fields of elu_param that are options of the op
  *     caffe ReLU negative_slope=slope      the op's option slope is the field negative_slope
  *     caffe ReLU negative_slope!0          this op, if the field is 0
+ *     caffe Concat axis=axis concat_dim=axis   two names of a field: the one that is set counts
  *     caffe Embed(index, weight)           the order of the bottoms
  *
  * codegen/operator_text.h has all forms. Options get the values of the fields, or Caffe's defaults. Several
@@ -91,6 +92,29 @@ static bool equal_numbers(const char *a, const char *b) {
     return sscanf(a, "%lf%c", &x, &end) == 1 && sscanf(b, "%lf%c", &y, &end) == 1 && x == y;
 }
 
+static bool is_set(const gd_caffe_layer *l, const gd_pb_field *message, const char *field) {
+    char path[160];
+    snprintf(path, sizeof path, "%s.%s", message->name, field);
+    return gd_pb_has(l->message, path);
+}
+
+/* Whether an option gets its value from another field of the row: it is set, and `field` is not, or it
+ * comes first. */
+static bool has_other_field(const gd_caffe_layer *l, const gd_pb_field *message,
+                            const char *attributes, const gd_operator_attribute *own) {
+    gd_operator_attribute a;
+    bool before = true;
+    while (gd_operator_next_attribute(&attributes, &a)) {
+        if (strcmp(a.theirs, own->theirs) == 0) before = false;
+        else if (strcmp(a.ours, own->ours) == 0 && find_field(message, a.theirs)) {
+            const bool theirs = is_set(l, message, a.theirs),
+                       ours = is_set(l, message, own->theirs);
+            if (before ? theirs || !ours : theirs && !ours) return true;
+        }
+    }
+    return false;
+}
+
 /* Fills the options of the op for this layer. Returns how many fields the row fixes; -1: one of them has
  * another value, so the row is not for this layer. */
 static int read_row(const gd_caffe_layer *l, const gd_op *op, char *options) {
@@ -108,7 +132,8 @@ static int read_row(const gd_caffe_layer *l, const gd_op *op, char *options) {
         if (*a.fixed) {
             if (strcmp(value, a.fixed) != 0 && !equal_numbers(value, a.fixed)) return -1;
             n_fixed++;
-        } else if (*a.ours && *value) add_option(options, a.ours, value);
+        } else if (*a.ours && *value && !has_other_field(l, message, op->caffe.attributes, &a))
+            add_option(options, a.ours, value);
     }
     while (when && gd_operator_next_condition(&when, &c))
         if (c.kind == GD_OPERATOR_OPTION) add_option(options, c.name, c.value);

@@ -307,7 +307,7 @@ static gd_tensor *forward_body(const gd_expansion *e, int n) {
  *   dilation  int[{}] = 1  step between the elements of a window
  *   groups    int = 1     groups of channels that do not mix
  *   saves x, w
- *   onnx Conv   {|caffe Convolution|}
+ *   onnx Conv
  *   python (x, weight=w, bias=b, stride, padding|pad_mode, dilation, groups)
  */
 static gd_status convNd_infer(gd_infer *i) {
@@ -340,7 +340,7 @@ static void convNd_expand(gd_expansion *e) {
  *   dilation        int[{}] = 1  step between the elements of a window
  *   groups          int = 1     groups of channels that do not mix
  *   saves x, w
- *   onnx ConvTranspose   {|caffe Deconvolution|}
+ *   onnx ConvTranspose
  *   python (x, weight=w, bias=b, stride, padding, output_padding, groups, dilation)
  */
 static gd_status conv_transposeNd_infer(gd_infer *i) {

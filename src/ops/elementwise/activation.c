@@ -14,7 +14,7 @@
  * max(x, 0); NaN stays NaN.
  *   y  = x != x ? x : x > 0 ? x : 0
  *   gx = y <= 0 ? 0 : gy
- *   onnx Relu   caffe ReLU
+ *   onnx Relu   caffe ReLU negative_slope!0
  *   python (x, inplace)
  */
 
@@ -30,7 +30,7 @@
  *   slope float = 0.01
  *   y  = x > 0 ? x : slope * x
  *   gx = x > 0 ? gy : slope * gy
- *   onnx LeakyRelu alpha=slope
+ *   onnx LeakyRelu alpha=slope   caffe ReLU negative_slope=slope
  *   python (x, negative_slope=slope, inplace)
  */
 
@@ -114,7 +114,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   z  = x * beta
  *   y  = z > threshold ? x : ((z > 0 ? z : 0) + log1p(exp(-abs(z)))) / beta
  *   gx = z > threshold ? gy : gy / (1 + exp(-z))
- *   onnx Softplus  when beta=1 threshold=20   caffe BNLL
+ *   onnx Softplus  when beta=1 threshold=20   caffe BNLL  when beta=1 threshold=20
  */
 
 /*op mish(x) -> y  elementwise float inplace
@@ -172,7 +172,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   y  = x > 0 ? x : slope * x
  *   gx = x > 0 ? gy : slope * gy
  *   gslope = x > 0 ? 0 : x * gy
- *   onnx PRelu   caffe PReLU
+ *   onnx PRelu
  *   python (x, weight=slope)
  */
 

@@ -41,7 +41,7 @@ static gd_status cast_raw(gd_kernel_call *k) {
  * a + b.
  *   y = a + b
  *   neutral a 0, b 0
- *   onnx Add   caffe Eltwise
+ *   onnx Add
  */
 
 /*op sub(a, b) -> y  elementwise inplace
@@ -107,7 +107,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   ga = b == 0 ? 0 : gy * b * pow(a, b - 1)
  *   gb = a == 0 && b >= 0 ? 0 : gy * y * log(a)
  *   neutral b 1
- *   onnx Pow   caffe Power
+ *   onnx Pow
  *   python (a, exponent=b)
  */
 
@@ -207,7 +207,7 @@ static gd_status square_infer(gd_infer *i) {
  * e to the power x.
  *   y  = exp(x)
  *   gx = gy * y
- *   onnx Exp   caffe Exp
+ *   onnx Exp
  */
 
 /*op exp2(x) -> y  elementwise float fullp
@@ -226,7 +226,7 @@ static gd_status square_infer(gd_infer *i) {
  * The natural logarithm.
  *   y  = log(x)
  *   gx = gy / x
- *   onnx Log   caffe Log
+ *   onnx Log
  */
 
 /*op log2(x) -> y  elementwise float fullp
@@ -395,7 +395,7 @@ static gd_status square_infer(gd_infer *i) {
  *   max number = inf   largest result
  *   y  = min(max(x, min), max)
  *   gx = x >= min && x <= max ? gy : 0
- *   onnx Clip
+ *   onnx Clip   caffe Clip
  */
 static gd_status clamp_infer(gd_infer *i) {
     const gd_clamp_options *o = i->attrs;

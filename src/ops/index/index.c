@@ -265,7 +265,7 @@ static gd_status index_add_reference(gd_kernel_call *k) {
  *   padding_idx int = none  the row that gets no gradient; a negative one counts from the end
  *   index x < weight[0]
  *   saves x
- *   onnx Gather   caffe Embed
+ *   onnx Gather
  *   python (x, weight, padding_idx)
  */
 static gd_status embedding_infer(gd_infer *i) {

@@ -13,7 +13,7 @@
  * one size for all of them; then the last may be smaller.
  *   axis int = 0  the axis to split
  *   saves nothing
- *   onnx Split   caffe Slice
+ *   onnx Split
  *   python (x, split_size_or_sections=sizes, axis)
  */
 /* n views of x along the axis, of the sizes in the list. If it is NULL, all have size `size`,
@@ -95,7 +95,7 @@ static void chunk_vjp(gd_vjp *v) {
  * Concatenates tensors along an axis; their other dimensions must be equal. dtypes promote.
  *   axis int = 0  the axis to concatenate along
  *   saves nothing
- *   onnx Concat   caffe Concat
+ *   onnx Concat   caffe Concat axis=axis concat_dim=axis
  *   python concat cat concatenate(xs, axis)
  */
 /* Tensors of shape (0) are skipped whatever the rank of the others, as in PyTorch. */
@@ -338,7 +338,6 @@ static gd_status repeat_raw(gd_kernel_call *k) {
 
 /*op tile(x, repeats:int[]) -> y
  * As repeat, but there may be fewer repeats than dimensions; they apply to the last dimensions.
- *   caffe Tile
  *   python (x, *dims=repeats)
  */
 static void tile_expand(gd_expansion *e) {

@@ -74,7 +74,6 @@ static void warn_of_broadcast(const gd_expansion *e) {
 /*op mse_loss(x, target) -> y  fullp
  * The mean of (x - target)^2.
  *   reduction {none, mean, sum} = mean
- *   caffe EuclideanLoss
  *   python (x, target)
  */
 static gd_status mse_loss_infer(gd_infer *i) {
@@ -240,7 +239,6 @@ static void bce_logits_pos_terms_vjp(gd_vjp *v) {
  *   reduction {none, mean, sum} = mean
  *   weight tensor?      multiplies the terms; broadcasts
  *   pos_weight tensor?  multiplies target log sigmoid(x), the term of positive examples; broadcasts
- *   caffe SigmoidCrossEntropyLoss
  *   python binary_cross_entropy_with_logits bce_with_logits(x, target, weight)
  */
 static gd_status bce_with_logits_infer(gd_infer *i) {
@@ -313,7 +311,6 @@ static void kl_div_expand(gd_expansion *e) {
  *   margin float = 1
  *   squared bool = false  square the terms (Caffe's norm L2, Keras' squared_hinge)
  *   reduction {none, mean, sum} = mean
- *   caffe HingeLoss
  */
 static gd_status hinge_loss_infer(gd_infer *i) {
     const gd_hinge_loss_options *o = i->attrs;

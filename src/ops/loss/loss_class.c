@@ -148,7 +148,7 @@ static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y,
  *   index target < x[1] or ignore_index
  *   saves x, target, weight, y, total
  *   onnx NegativeLogLikelihoodLoss(x, target, weight) reduction=reduction ignore_index=ignore_index
- *        when x:rank>1  cast -i-   caffe MultinomialLogisticLoss
+ *        when x:rank>1  cast -i-
  *   python (x, target, weight)
  */
 static gd_status nll_loss_infer(gd_infer *i) {
@@ -373,7 +373,7 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
  *   label_smoothing float = 0    this fraction of the target is spread evenly over all classes
  *   axis int = 1    the axis of the classes in x; -1: the last one, for the (N,T,C) of text models
  *   weight tensor?  one number for each class
- *   onnx SoftmaxCrossEntropyLoss   caffe SoftmaxWithLoss
+ *   onnx SoftmaxCrossEntropyLoss
  *   python (x, target, weight)
  */
 static gd_status check_smoothing(double smoothing) {

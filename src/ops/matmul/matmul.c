@@ -162,7 +162,7 @@ static double matmul_macs(const gd_op_shapes *s) {
  * x (..., in) times the transpose of w (out, in), plus b (out): a fully connected layer. Integers
  * wrap, as in matmul.
  *   saves x, w
- *   onnx Gemm   caffe InnerProduct
+ *   onnx Gemm
  *   python (x, weight=w, bias=b)
  */
 static gd_status linear_infer(gd_infer *i) {

@@ -167,7 +167,7 @@ static gd_tensor *mean_over(gd_tensor *x, gd_shape axes) {
  *   momentum float = 0.1
  *   eps float = 1e-5       added to the variance
  *   saves x, weight, mean, rstd
- *   onnx BatchNormalization   caffe BatchNorm
+ *   onnx BatchNormalization
  *   python (x, running_mean, running_var, weight, bias, training, momentum, eps)
  */
 static gd_status batch_norm_infer(gd_infer *i) {

@@ -21,7 +21,7 @@
  *   beta float = 0.75
  *   k float = 1
  *   region {across, within} = across  the window covers channels, or spatial dimensions
- *   onnx LRN size=size alpha=alpha beta=beta bias=k  when region=across   caffe LRN
+ *   onnx LRN size=size alpha=alpha beta=beta bias=k  when region=across
  *   python (x, size, alpha, beta, k)
  */
 static void local_response_norm_expand(gd_expansion *e) {

@@ -265,7 +265,7 @@ static void max_body(gd_expansion *e) {
  *   ceil_mode bool = false       include a last window that is only partly inside
  *   saves indices
  *   gives indices < x[-{}:] or -1
- *   onnx MaxPool   {|caffe Pooling|}
+ *   onnx MaxPool
  *   python (x, kernel_size=kernel, stride, padding, dilation, ceil_mode)
  */
 static gd_status max_poolNd_infer(gd_infer *i) { return infer_pool(i); }
@@ -348,7 +348,7 @@ static gd_status run_average(gd_kernel_call *k, bool back) {
  *   count_include_pad bool = true    the divisor counts zeros of the padding, too
  *   divisor_override int = none      divisor instead of the window's size
  *   saves nothing
- *   onnx AveragePool   {|caffe Pooling|}
+ *   onnx AveragePool
  *   python (x, kernel_size=kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
  */
 static gd_status avg_poolNd_infer(gd_infer *i) { return infer_pool(i); }

@@ -29,7 +29,7 @@ static gd_status masked_scale_infer(gd_infer *i) {
  *   p float = 0.5
  *   training bool = true
  *   key tensor?  draws from this key, two i64, and not from the generator: `gradus/random.h`
- *   onnx Dropout   caffe Dropout
+ *   onnx Dropout
  *   python (x, p, training)
  */
 static gd_status dropout_infer(gd_infer *i) {

@@ -186,7 +186,7 @@ static void expand_layers(gd_expansion *e, stack_layout *l, gd_word cell) {
  *   biases bool = true        false: no b_ih and b_hh among the weights
  *   dropout float = 0         probability of dropout between layers, in training
  *   training bool = false     apply dropout
- *   onnx RNN   caffe RNN
+ *   onnx RNN
  */
 static gd_status rnn_infer(gd_infer *i) {
     stack_layout l = STACK_LAYOUT((const gd_rnn_options *)i->attrs, 1, 1);
@@ -219,7 +219,7 @@ static void rnn_expand(gd_expansion *e) {
  *   biases bool = true        false: no b_ih and b_hh among the weights
  *   dropout float = 0         probability of dropout between layers, in training
  *   training bool = false     apply dropout
- *   onnx LSTM   caffe LSTM
+ *   onnx LSTM
  */
 static gd_status lstm_infer(gd_infer *i) {
     stack_layout l = STACK_LAYOUT((const gd_lstm_options *)i->attrs, 4, 2);

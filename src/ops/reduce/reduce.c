@@ -155,7 +155,7 @@ static gd_status run_sums(gd_kernel_call *k, const gd_shape *axis, gd_dtype give
  *   dtype dtype = none    convert to this type first, and return it
  *   saves nothing
  *   reduces sum
- *   onnx ReduceSum   caffe Reduction
+ *   onnx ReduceSum
  *   python (x, axis, keepdim)
  */
 static gd_status sum_infer(gd_infer *i) {
@@ -461,7 +461,7 @@ static uint32_t accepted_axis_mask(int64_t axis, int rank) {
  *   axis int = none       none: over all elements
  *   keepdim bool = false  keep the reduced dimension with size 1
  *   gives indices < x[axis]
- *   onnx ArgMax   caffe ArgMax
+ *   onnx ArgMax
  */
 static gd_status argmax_infer(gd_infer *i) {
     const gd_argmax_options *o = i->attrs;

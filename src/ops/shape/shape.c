@@ -13,7 +13,7 @@
  * The same elements in another shape. One dimension may be -1; it is inferred from the others. A
  * view if the strides allow it, else a copy.
  *   saves nothing
- *   onnx Reshape   caffe Reshape
+ *   onnx Reshape
  *   python (x, *shape=dims)
  */
 
@@ -99,7 +99,7 @@ static gd_status reshape_raw(gd_kernel_call *k) { return copy_elements(k); }
  *   start_axis int = 0
  *   end_axis int = -1
  *   saves nothing
- *   onnx Flatten   caffe Flatten
+ *   onnx Flatten   caffe Flatten axis=start_axis end_axis=end_axis
  *   python (x, start_dim=start_axis, end_dim=end_axis)
  */
 static gd_status flatten_infer(gd_infer *i) {

@@ -1,0 +1,148 @@
+/* elementwise.c - layers that compute each element by a formula: Power, Exp, Log, Threshold, Swish, and
+ * Eltwise for several bottoms.
+ */
+#include <math.h>
+
+#include "caffe/layers/bottoms.h"
+
+/* --- one bottom ------------------------------------------------------------------------------- */
+
+typedef struct formula {
+    double scale, shift; /* x scale + shift */
+    double power;        /* of that, */
+    double factor;       /* or the factor of its logarithm */
+} formula;
+
+static gd_tensor *scaled(const formula *m, gd_tensor *x) {
+    return m->scale == 1 && m->shift == 0 ? x : gd_affine(x, m->scale, m->shift);
+}
+
+static gd_tensors power_forward(gd_tensors in, void *self) {
+    const formula *m = self;
+    gd_tensor *z = scaled(m, in.at[0]);
+    return gd_listed(m->power == 1 ? z : m->power == 2 ? gd_square(z) : gd_pow(z, m->power));
+}
+
+gd_status gd_caffe_make_Power(gd_caffe_layer *l) {
+    formula *m = gd_caffe_module(l, power_forward, sizeof *m);
+    if (!m) return gd_failure();
+    m->power = gd_pb_float_of(l->message, "power_param.power");
+    m->scale = gd_pb_float_of(l->message, "power_param.scale");
+    m->shift = gd_pb_float_of(l->message, "power_param.shift");
+    return GD_OK;
+}
+
+/* The natural logarithm of a base; -1 stands for e. */
+static gd_status log_of_base(const gd_caffe_layer *l, const char *path, double *log_base) {
+    const double base = gd_pb_float_of(l->message, path);
+    *log_base = base == -1 ? 1 : log(base);
+    if (base == -1 || (base > 0 && isfinite(base))) return GD_OK;
+    return gd_caffe_fail(l, "base is %g; it must be positive, or -1 for e", base);
+}
+
+static gd_tensors exp_forward(gd_tensors in, void *self) {
+    return gd_listed(gd_exp(scaled(self, in.at[0])));
+}
+
+gd_status gd_caffe_make_Exp(gd_caffe_layer *l) {
+    double log_base;
+    GD_TRY(log_of_base(l, "exp_param.base", &log_base));
+    formula *m = gd_caffe_module(l, exp_forward, sizeof *m);
+    if (!m) return gd_failure();
+    m->scale = log_base * gd_pb_float_of(l->message, "exp_param.scale");
+    m->shift = log_base * gd_pb_float_of(l->message, "exp_param.shift");
+    return GD_OK;
+}
+
+static gd_tensors log_forward(gd_tensors in, void *self) {
+    const formula *m = self;
+    gd_tensor *y = gd_log(scaled(m, in.at[0]));
+    return gd_listed(m->factor == 1 ? y : gd_affine(y, m->factor, 0));
+}
+
+gd_status gd_caffe_make_Log(gd_caffe_layer *l) {
+    double log_base;
+    GD_TRY(log_of_base(l, "log_param.base", &log_base));
+    if (log_base == 0) return gd_caffe_fail(l, "base is 1, which has no logarithms");
+    formula *m = gd_caffe_module(l, log_forward, sizeof *m);
+    if (!m) return gd_failure();
+    m->factor = 1 / log_base;
+    m->scale = gd_pb_float_of(l->message, "log_param.scale");
+    m->shift = gd_pb_float_of(l->message, "log_param.shift");
+    return GD_OK;
+}
+
+static gd_tensors threshold_forward(gd_tensors in, void *self) {
+    const formula *m = self;
+    gd_tensor *x = in.at[0];
+    return gd_listed(gd_cast(gd_gt(x, m->shift), gd_tensor_dtype(x)));
+}
+
+gd_status gd_caffe_make_Threshold(gd_caffe_layer *l) {
+    formula *m = gd_caffe_module(l, threshold_forward, sizeof *m);
+    if (!m) return gd_failure();
+    m->shift = gd_pb_float_of(l->message, "threshold_param.threshold");
+    return GD_OK;
+}
+
+static gd_tensors swish_forward(gd_tensors in, void *self) {
+    const formula *m = self;
+    gd_tensor *x = in.at[0];
+    return gd_listed(m->scale == 1 ? gd_silu(x) : gd_mul(x, gd_sigmoid(scaled(m, x))));
+}
+
+gd_status gd_caffe_make_Swish(gd_caffe_layer *l) {
+    formula *m = gd_caffe_module(l, swish_forward, sizeof *m);
+    if (!m) return gd_failure();
+    m->scale = gd_pb_float_of(l->message, "swish_param.beta");
+    return GD_OK;
+}
+
+/* --- several bottoms -------------------------------------------------------------------------- */
+
+enum { PROD, SUM, MAX }; /* the numbers of EltwiseOp */
+
+typedef struct eltwise {
+    int64_t operation;
+    int n_coeff; /* 0: all are 1 */
+    double coeff[];
+} eltwise;
+
+/* At a tie the second bottom has the maximum, and of further ones the first: it gets the gradient. */
+static gd_tensor *larger(gd_tensor *most, gd_tensor *x, int number) {
+    return number == 1 ? gd_where(gd_gt(most, x), most, x) : gd_where(gd_gt(x, most), x, most);
+}
+
+static gd_tensor *term(const eltwise *m, gd_tensors in, int i) {
+    const double by = i < m->n_coeff ? m->coeff[i] : 1;
+    return by == 1 ? in.at[i] : gd_affine(in.at[i], by, 0);
+}
+
+static gd_tensors eltwise_forward(gd_tensors in, void *self) {
+    const eltwise *m = self;
+    gd_tensor *y = term(m, in, 0);
+    for (int i = 1; i < in.count; i++)
+        y = m->operation == PROD  ? gd_mul(y, in.at[i])
+            : m->operation == MAX ? larger(y, in.at[i], i)
+                                  : gd_add(y, term(m, in, i));
+    return gd_listed(y);
+}
+
+gd_status gd_caffe_make_Eltwise(gd_caffe_layer *l) {
+    const gd_pb_list *coeff = gd_pb_list_of(l->message, "eltwise_param.coeff");
+    const int64_t operation = gd_pb_int_of(l->message, "eltwise_param.operation");
+    const int count = coeff ? (int)coeff->count : 0;
+    if (count > 0 && count != l->n_bottoms)
+        return gd_caffe_fail(l, "it has %d bottoms, but %d coeff; each bottom needs one",
+                             l->n_bottoms, count);
+    if (count > 0 && operation != SUM)
+        return gd_caffe_fail(l, "coeff is for the operation SUM, not %s",
+                             gd_pb_word_of(l->message, "eltwise_param.operation"));
+    for (int i = 1; i < l->n_bottoms; i++) GD_TRY(gd_caffe_need_shape_of_first(l, i));
+    eltwise *m = gd_caffe_module(l, eltwise_forward, sizeof *m + (size_t)count * sizeof(double));
+    if (!m) return gd_failure();
+    m->operation = operation;
+    m->n_coeff = count;
+    for (int i = 0; i < count; i++) m->coeff[i] = coeff->floats[i];
+    return GD_OK;
+}
