@@ -383,6 +383,10 @@ GD_API char *gd_module_summary_at(const char *site, gd_module *module, gd_tensor
 /* Prints the summary. */
 #define gd_module_print(module, ...) gd_module_print_at(GD_HERE, module, gd_list(__VA_ARGS__))
 GD_API gd_status gd_module_print_at(const char *site, gd_module *module, gd_tensors inputs);
+/* The multiply-adds of a forward call with inputs like these, without computing it; NAN: they depend on
+ * values, or the call fails. */
+#define gd_module_macs(module, ...) gd_module_macs_at(GD_HERE, module, gd_list(__VA_ARGS__))
+GD_API double gd_module_macs_at(const char *site, gd_module *module, gd_tensors inputs);
 /* The number of elements of all parameters, each parameter counted once. Layers whose sizes are
  * GD_ANY count from their first call on. */
 GD_API int64_t gd_module_parameter_count(gd_module *module);

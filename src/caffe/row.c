@@ -17,8 +17,10 @@
 #include "codegen/operator_text.h"
 #include "core/alloc.h"
 #include "core/ascii.h"
+#include "dispatch/intern.h"
 #include "dispatch/op.h"
 #include "gradus/layers.h"
+#include "nn/module.h"
 
 enum { TEXT = 2000 };
 
@@ -172,5 +174,7 @@ gd_status gd_caffe_make_row(gd_caffe_layer *l, bool *found) {
     if (!best) return GD_OK;
     GD_TRY(check_inputs(l, best));
     l->module = gd_nn_op(best->name, .options = best_options);
-    return l->module ? GD_OK : gd_failure();
+    if (!l->module) return gd_failure();
+    l->module->type = gd_intern(l->type);
+    return l->module->type ? GD_OK : gd_no_memory(l->file, "for a net");
 }

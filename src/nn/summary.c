@@ -57,6 +57,17 @@ gd_status gd_module_build_at(const char *site, gd_module *m, gd_tensors in) {
     return gd_report(site, gd_attempt_end(&attempt, status));
 }
 
+double gd_module_macs_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_LIVE_AT(site, m);
+    GD_CALLED_FROM(site);
+    double macs = NAN;
+    gd_status status = check_module(m, "gd_module_macs");
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    if (status == GD_OK) status = run_on_shapes(m, in, &macs);
+    return gd_report(site, gd_attempt_end(&attempt, status)) == GD_OK ? macs : NAN;
+}
+
 /* --- rows of the table ------------------------------------------------------------------------ */
 
 enum { CELL = 160 };

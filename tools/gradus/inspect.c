@@ -13,8 +13,7 @@ static const option summary_options[] = {
      "shape of an input with its batch axis: 1,3,224,224 (default: the usual input of the net)"},
     {0}};
 
-/* Parses "1,3,224,224". */
-static bool read_sizes(const char *text, gd_shape *dims) {
+bool read_sizes(const char *text, gd_shape *dims) {
     *dims = gd_dims(0);
     dims->rank = 0;
     while (*text && dims->rank < 8) {
@@ -35,8 +34,7 @@ static int64_t model_option(const char *model, const char *name, int64_t otherwi
     return at ? strtoll(at + strlen(key), NULL, 10) : otherwise;
 }
 
-/* The usual input of a net of the zoo, or that of a saved model. */
-static gd_tensor *usual_input(const char *model, const model_info *a) {
+gd_tensor *usual_input(const char *model, const model_info *a) {
     if (a->channels) return gd_zeros(gd_dims(1, a->channels, a->height, a->width));
     if (strncmp(model, "resnet18", 8) == 0)
         return gd_zeros(gd_dims(1, model_option(model, "channels", 3), 224, 224));

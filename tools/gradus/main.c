@@ -8,7 +8,7 @@
 
 static const command *const commands[] = {&demo_command,    &train_command,   &eval_command,
                                           &predict_command, &summary_command, &list_command,
-                                          &ops_command,     &info_command};
+                                          &ops_command,     &info_command,    &time_command};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 settings common;

@@ -13,7 +13,7 @@
 #define GD_HERE ((const char *)0)
 
 extern const command train_command, eval_command, predict_command, demo_command, summary_command,
-    ops_command, list_command, info_command;
+    ops_command, list_command, info_command, time_command;
 
 /* --- common options (main.c) ------------------------------------------------------------------ */
 
@@ -131,6 +131,11 @@ const char *class_name(const model_info *a, int64_t i, char *text, size_t size);
 /* Renumbers the classes of a dataset as in the model. NULL: the model lacks one; printed. */
 gd_dataset *match_classes(gd_dataset *dataset, const model_info *a, const char *path);
 bool ends_with(const char *text, const char *end);
+
+/* Parses "1,3,224,224" (inspect.c). */
+bool read_sizes(const char *text, gd_shape *dims);
+/* The usual input of a net of the zoo, or that of a saved model (inspect.c). */
+gd_tensor *usual_input(const char *model, const model_info *a);
 
 /* --- predictions (predict_*.c) ---------------------------------------------------------------- */
 
