@@ -15,7 +15,6 @@
 #include "core/grow.h"
 #include "core/thread.h"
 #include "dispatch/call.h"
-#include "format/file.h"
 #include "gradus/caffe.h"
 #include "gradus/ops.h"
 #include "nn/module.h"
@@ -192,25 +191,12 @@ gd_status gd_caffe_put_layers(gd_pb *message, gd_module *net) {
     return GD_OK;
 }
 
-static gd_status write_to_file(void *to, const void *data, size_t bytes) {
-    return gd_file_writer_write(to, data, bytes);
-}
-
-static gd_status write_doc(gd_pb_doc *doc, const char *path) {
-    gd_file_writer *writer;
-    GD_TRY(gd_file_writer_begin(&writer, path));
-    const gd_status status = gd_pb_write(doc, write_to_file, writer);
-    if (status == GD_OK) return gd_file_writer_commit(writer);
-    gd_file_writer_cancel(writer);
-    return status;
-}
-
 gd_status gd_caffe_save_weights(const char *path, gd_module *net) {
     GD_SCOPE;
     gd_pb_doc *doc = gd_pb_new(&gd_caffe_net_schema);
     if (!doc) return gd_failure();
     gd_status status = gd_caffe_put_layers(gd_pb_root(doc), net);
-    if (status == GD_OK) status = write_doc(doc, path);
+    if (status == GD_OK) status = gd_pb_save(doc, path);
     gd_pb_free(doc);
     return status;
 }

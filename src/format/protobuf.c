@@ -112,17 +112,18 @@ const gd_pb_field *gd_pb_field_numbered(const gd_pb_schema *schema, uint32_t num
     return NULL;
 }
 
-/* Doubles an array. The old one stays in the memory of the document: all old ones together are no
- * larger than the new one. */
-static bool grow_array(gd_pb_doc *doc, void **items, size_t *capacity, size_t need, size_t item) {
-    size_t larger = *capacity, bytes;
+/* Doubles an array of `count` items. The old one stays in the memory of the document: all old ones
+ * together are no larger than the new one. */
+static bool grow_array(gd_pb_doc *doc, void **items, size_t count, size_t *capacity, size_t need,
+                       size_t item) {
+    size_t larger = *capacity > count ? *capacity : count, bytes;
+    if (need <= *capacity) return true;
     while (larger < need)
         if (larger == 0) larger = need < 2 ? 1 : need;
         else if (!gd_mul_size(larger, 2, &larger)) return false;
-    if (larger == *capacity) return true;
     void *grown = gd_mul_size(larger, item, &bytes) ? gd_pb_alloc(doc, bytes) : NULL;
     if (grown == NULL) return false;
-    if (*capacity > 0) memcpy(grown, *items, *capacity * item);
+    if (count > 0) memcpy(grown, *items, count * item);
     *items = grown;
     *capacity = larger;
     return true;
@@ -133,7 +134,9 @@ gd_pb_list *gd_pb_list_for(gd_pb *m, const gd_pb_field *field) {
         if (m->lists[i].field == field) return &m->lists[i];
     size_t capacity = (size_t)m->capacity;
     void *lists = m->lists;
-    if (!grow_array(m->doc, &lists, &capacity, (size_t)m->count + 1, sizeof *m->lists)) return NULL;
+    if (!grow_array(m->doc, &lists, (size_t)m->count, &capacity, (size_t)m->count + 1,
+                    sizeof *m->lists))
+        return NULL;
     m->lists = lists;
     m->capacity = (int)capacity;
     m->lists[m->count] = (gd_pb_list){.field = field};
@@ -145,7 +148,7 @@ void *gd_pb_room(gd_pb_doc *doc, gd_pb_list *list, size_t more) {
     const bool repeated = list->field->flags & GD_PB_REPEATED;
     size_t first = repeated ? list->count : 0, need;
     if (!gd_add_size(first, repeated ? more : 1, &need)) return NULL;
-    if (!grow_array(doc, &list->items, &list->capacity, need, item)) return NULL;
+    if (!grow_array(doc, &list->items, list->count, &list->capacity, need, item)) return NULL;
     list->count = need;
     return (char *)list->items + first * item;
 }
@@ -215,10 +218,24 @@ int64_t gd_pb_int(const gd_pb *m, const char *field, int64_t by_default) {
     return list && list->field->type <= GD_PB_ENUM ? list->ints[0] : by_default;
 }
 
+double gd_pb_float_at(const gd_pb_list *list, size_t i) {
+    float f;
+    double d;
+    if (list->field->type == GD_PB_FLOAT) {
+        memcpy(&f, (const char *)list->items + i * sizeof f, sizeof f);
+        return (double)f;
+    }
+    memcpy(&d, (const char *)list->items + i * sizeof d, sizeof d);
+    return d;
+}
+
+static bool has_floats(const gd_pb_list *list) {
+    return list && (list->field->type == GD_PB_FLOAT || list->field->type == GD_PB_DOUBLE);
+}
+
 double gd_pb_float(const gd_pb *m, const char *field, double by_default) {
     const gd_pb_list *list = gd_pb_get(m, field);
-    if (list && list->field->type == GD_PB_FLOAT) return (double)list->floats[0];
-    return list && list->field->type == GD_PB_DOUBLE ? list->doubles[0] : by_default;
+    return has_floats(list) ? gd_pb_float_at(list, 0) : by_default;
 }
 
 const char *gd_pb_string_at(const gd_pb *m, const char *field, size_t i) {
@@ -297,6 +314,17 @@ void gd_pb_put_string(gd_pb *m, const char *name, const char *text) {
     gd_pb_put_bytes(m, name, copy, length);
 }
 
+void gd_pb_put_numbers(gd_pb *m, const char *name, const void *numbers, size_t count) {
+    const gd_pb_field *field;
+    if (count == 0) return;
+    gd_pb_clear(m, name);
+    if (add_value(m, name, GD_PB_FLOAT, GD_PB_DOUBLE, &field) == NULL) return;
+    gd_pb_list *list = gd_pb_list_for(m, field); /* it exists */
+    list->items = (void *)(uintptr_t)numbers;
+    list->count = count;
+    list->capacity = 0;
+}
+
 gd_pb *gd_pb_put_message(gd_pb *m, const char *name) {
     gd_pb_doc *doc = m->doc;
     const gd_pb_field *field = gd_pb_field_named(m->schema, name, strlen(name));
@@ -359,6 +387,19 @@ static gd_status read_either(gd_pb_doc **out, const gd_pb_schema *schema, const 
 
 gd_status gd_pb_load_either(gd_pb_doc **out, const gd_pb_schema *schema, const char *path) {
     return load_file(out, schema, path, read_either);
+}
+
+static gd_status write_to_file(void *to, const void *data, size_t bytes) {
+    return gd_file_writer_write(to, data, bytes);
+}
+
+gd_status gd_pb_save(gd_pb_doc *doc, const char *path) {
+    gd_file_writer *writer;
+    GD_TRY(gd_file_writer_begin(&writer, path));
+    const gd_status status = gd_pb_write(doc, write_to_file, writer);
+    if (status == GD_OK) return gd_file_writer_commit(writer);
+    gd_file_writer_cancel(writer);
+    return status;
 }
 
 typedef struct buffer {

@@ -50,6 +50,8 @@ typedef enum gd_pb_type {
 enum {
     GD_PB_REPEATED = 1,
     GD_PB_PACKED = 3, /* repeated, and written packed; both forms are read */
+    GD_PB_VIEW = 7,   /* packed floats or doubles that are not copied: they point into the data that
+                       * were read, at any alignment, and are accessed by gd_pb_float_at */
 };
 
 typedef struct gd_pb_schema gd_pb_schema;
@@ -96,7 +98,7 @@ typedef struct gd_pb gd_pb;
 /* The values of a field; exactly one if it is not repeated. */
 typedef struct gd_pb_list {
     const gd_pb_field *field;
-    size_t count, capacity;
+    size_t count, capacity; /* capacity 0: the values belong to the caller, or are a GD_PB_VIEW */
     union {
         int64_t *ints; /* all integers, bools and enums; a UINT64 by its bits */
         float *floats;
@@ -149,6 +151,9 @@ const char *gd_pb_string_at(const gd_pb *message, const char *field, size_t i);
 const gd_pb *gd_pb_message(const gd_pb *message, const char *field); /* NULL: not set */
 const gd_pb *gd_pb_message_at(const gd_pb *message, const char *field, size_t i);
 
+/* Element i of a list of floats or doubles. */
+double gd_pb_float_at(const gd_pb_list *list, size_t i);
+
 /* Access by a path through messages: "pooling_param.pad_h". Where a field on the way is not set, the
  * result is the default of the last field, from the schema. Of repeated fields the first value
  * counts. A path that the schemas do not have, or that ends at a field of another type, gives 0, "",
@@ -176,6 +181,8 @@ void gd_pb_put_float(gd_pb *message, const char *field, double value);
 void gd_pb_put_string(gd_pb *message, const char *field, const char *text); /* copied; BYTES too */
 /* Not copied: the bytes must outlive the document. */
 void gd_pb_put_bytes(gd_pb *message, const char *field, const void *data, size_t bytes);
+/* Sets a field of packed floats or doubles to an array, which is not copied either. */
+void gd_pb_put_numbers(gd_pb *message, const char *field, const void *numbers, size_t count);
 /* A new message; never NULL. */
 gd_pb *gd_pb_put_message(gd_pb *message, const char *field);
 
@@ -199,6 +206,9 @@ typedef gd_status (*gd_pb_sink)(void *to, const void *data, size_t bytes);
 /* Writes the fields in the order of the schema. The same tree gives the same bytes. */
 gd_status gd_pb_write(gd_pb_doc *doc, gd_pb_sink sink, void *to);
 gd_status gd_pb_write_text(gd_pb_doc *doc, gd_pb_sink sink, void *to);
+
+/* Writes a file. One of this name is replaced when the new one is complete. */
+gd_status gd_pb_save(gd_pb_doc *doc, const char *path);
 
 /* The same into memory from gd_malloc, with a zero byte after it. */
 gd_status gd_pb_print(gd_pb_doc *doc, char **data, size_t *bytes);

@@ -66,7 +66,8 @@ double gd_pb_float_of(const gd_pb *m, const char *path) {
     const gd_pb_field *field = find_field(m, path, &list);
     if (field == NULL || (field->type != GD_PB_FLOAT && field->type != GD_PB_DOUBLE)) return 0;
     if (list == NULL) return field->by_default ? gd_double_parse(field->by_default, NULL) : 0;
-    return field->type == GD_PB_FLOAT ? gd_float_shortest(list->floats[0]) : list->doubles[0];
+    const double value = gd_pb_float_at(list, 0);
+    return field->type == GD_PB_FLOAT ? gd_float_shortest((float)value) : value;
 }
 
 const char *gd_pb_string_of(const gd_pb *m, const char *path) {

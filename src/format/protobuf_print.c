@@ -25,12 +25,11 @@ static gd_status put_indent(printer *p, int depth) {
 }
 
 static void print_float(char text[GD_DOUBLE_TEXT], const gd_pb_list *list, size_t i) {
-    const double value =
-        list->field->type == GD_PB_FLOAT ? (double)list->floats[i] : list->doubles[i];
+    const double value = gd_pb_float_at(list, i);
     if (isnan(value)) snprintf(text, GD_DOUBLE_TEXT, "nan");
     else if (isinf(value)) snprintf(text, GD_DOUBLE_TEXT, value < 0 ? "-inf" : "inf");
     else if (list->field->type == GD_PB_FLOAT)
-        gd_double_print(text, gd_float_shortest(list->floats[i]));
+        gd_double_print(text, gd_float_shortest((float)value));
     else gd_double_print(text, value);
 }
 

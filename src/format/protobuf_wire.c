@@ -99,28 +99,40 @@ static int64_t convert_varint(gd_pb_type type, uint64_t value) {
     }
 }
 
+enum { SAME_BYTES = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ }; /* as in memory */
+
+static void read_fixed(reader *r, size_t item, void *to, size_t count) {
+    if (SAME_BYTES) memcpy(to, r->at, count * item);
+    for (size_t i = 0; !SAME_BYTES && i < count; i++) {
+        const uint64_t bits = item == 4 ? gd_get_u32(r->at + i * 4) : gd_get_u64(r->at + i * 8);
+        if (item == 4) memcpy((float *)to + i, &(uint32_t){(uint32_t)bits}, 4);
+        else memcpy((double *)to + i, &bits, 8);
+    }
+    r->at += count * item;
+}
+
 /* Reads `count` numbers. The caller has checked that those of fixed size are present. */
 static gd_status read_numbers(reader *r, gd_pb_list *list, size_t count) {
     const gd_pb_type type = list->field->type;
     void *to = gd_pb_room(r->doc, list, count);
     if (to == NULL) return reader_no_memory(r);
+    if (type == GD_PB_FLOAT || type == GD_PB_DOUBLE) {
+        read_fixed(r, gd_pb_item_size(type), to, count);
+        return GD_OK;
+    }
     for (size_t i = 0; i < count; i++) {
-        if (type == GD_PB_FLOAT) {
-            const uint32_t bits = gd_get_u32(r->at);
-            memcpy((float *)to + i, &bits, sizeof bits);
-            r->at += 4;
-        } else if (type == GD_PB_DOUBLE) {
-            const uint64_t bits = gd_get_u64(r->at);
-            memcpy((double *)to + i, &bits, sizeof bits);
-            r->at += 8;
-        } else {
-            uint64_t value;
-            ((int64_t *)to)[i] = 0; /* the count includes it, even if reading it fails */
-            GD_TRY(read_varint(r, &value));
-            ((int64_t *)to)[i] = convert_varint(type, value);
-        }
+        uint64_t value;
+        ((int64_t *)to)[i] = 0; /* the count includes it, even if reading it fails */
+        GD_TRY(read_varint(r, &value));
+        ((int64_t *)to)[i] = convert_varint(type, value);
     }
     return GD_OK;
+}
+
+static void view_numbers(reader *r, gd_pb_list *list, size_t count) {
+    list->items = (void *)(uintptr_t)r->at;
+    list->count = count;
+    r->at += count * gd_pb_item_size(list->field->type);
 }
 
 static gd_status read_packed(reader *r, gd_pb_list *list) {
@@ -134,7 +146,10 @@ static gd_status read_packed(reader *r, gd_pb_list *list) {
     else if (length % item) return fail_at(r, position, "packed numbers do not fill their bytes");
     else count = length / item;
     r->end = r->at + length;
-    gd_status status = count > 0 ? read_numbers(r, list, count) : GD_OK;
+    gd_status status = GD_OK;
+    if (SAME_BYTES && list->field->flags == GD_PB_VIEW && list->count == 0)
+        view_numbers(r, list, count);
+    else if (count > 0) status = read_numbers(r, list, count);
     if (status == GD_OK && r->at != r->end) status = fail_at(r, r->at, "a number is truncated");
     r->end = outer;
     return status;
@@ -273,6 +288,8 @@ static bool is_packed(const gd_pb_list *list) {
 
 static size_t packed_size(const gd_pb_list *list) {
     size_t size = 0; /* no overflow: at most 10 bytes each, and each takes at least 4 in memory */
+    if (wire_type_of(list->field->type) != VARINT)
+        return list->count * gd_pb_item_size(list->field->type);
     for (size_t i = 0; i < list->count; i++) size += value_size(list, i);
     return size;
 }
@@ -328,11 +345,11 @@ static gd_status write_value(writer *w, const gd_pb_list *list, size_t i) {
     uint64_t bits64;
     switch (list->field->type) {
     case GD_PB_FLOAT:
-        memcpy(&bits32, &list->floats[i], sizeof bits32);
+        memcpy(&bits32, (const char *)list->items + i * 4, sizeof bits32);
         gd_put_u32(bytes, bits32);
         return w->sink(w->to, bytes, 4);
     case GD_PB_DOUBLE:
-        memcpy(&bits64, &list->doubles[i], sizeof bits64);
+        memcpy(&bits64, (const char *)list->items + i * 8, sizeof bits64);
         gd_put_u64(bytes, bits64);
         return w->sink(w->to, bytes, 8);
     case GD_PB_STRING:
@@ -350,6 +367,8 @@ static gd_status write_list(writer *w, const gd_pb_list *list) {
     if (is_packed(list)) {
         GD_TRY(put_varint(w, key | LENGTH));
         GD_TRY(put_varint(w, packed_size(list)));
+        if (SAME_BYTES && wire_type_of(list->field->type) != VARINT)
+            return w->sink(w->to, list->items, packed_size(list));
         for (size_t i = 0; i < list->count; i++) GD_TRY(write_value(w, list, i));
         return GD_OK;
     }

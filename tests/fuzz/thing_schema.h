@@ -22,7 +22,7 @@ static const gd_pb_field thing_fields[] = {
     {13, "numbers", GD_PB_INT64, GD_PB_REPEATED, NULL, NULL, NULL},
     {14, "packed", GD_PB_INT32, GD_PB_PACKED, NULL, NULL, NULL},
     {15, "floats", GD_PB_FLOAT, GD_PB_PACKED, NULL, NULL, NULL},
-    {17, "doubles", GD_PB_DOUBLE, GD_PB_PACKED, NULL, NULL, NULL},
+    {17, "doubles", GD_PB_DOUBLE, GD_PB_VIEW, NULL, NULL, NULL},
     {1000, "names", GD_PB_STRING, GD_PB_REPEATED, NULL, NULL, NULL},
 };
 static const gd_pb_schema thing_schema = GD_PB_SCHEMA("Thing", thing_fields);

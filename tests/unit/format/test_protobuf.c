@@ -87,7 +87,7 @@ static void check_values(gd_pb_doc *doc) {
     CHECK(packed && packed->count == 3 && packed->ints[1] == -1 && packed->ints[2] == 300);
     const gd_pb_list *floats = gd_pb_get(root, "floats"), *doubles = gd_pb_get(root, "doubles");
     CHECK(floats && floats->count == 2 && floats->floats[0] == 1.5f && isinf(floats->floats[1]));
-    CHECK(doubles && doubles->count == 1 && signbit(doubles->doubles[0]));
+    CHECK(doubles && doubles->count == 1 && signbit(gd_pb_float_at(doubles, 0)));
     CHECK(gd_pb_count(root, "names") == 2 && strcmp(gd_pb_string_at(root, "names", 0), "a") == 0);
     CHECK(gd_pb_get(root, "nothing") == NULL && gd_pb_int(root, "nothing", 3) == 3 &&
           gd_pb_message(root, "nothing") == NULL);
