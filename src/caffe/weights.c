@@ -208,39 +208,3 @@ gd_status gd_caffe_save_at(const char *site, const char *path, gd_module *net) {
     if (status == GD_OK) status = gd_caffe_save_weights(path, net);
     return gd_report(site, status);
 }
-
-/* --- a blob in a file of its own -------------------------------------------------------------- */
-
-static gd_status read_blob(const char *path, gd_tensor **out) {
-    gd_pb_doc *doc;
-    if (!path) return gd_fail(GD_E_ARGUMENT, "gd_caffe_read_blob: the path is NULL");
-    GD_TRY(gd_pb_load(&doc, &gd_caffe_blob_schema, path));
-    const gd_status status = gd_caffe_blob_tensor(gd_pb_root(doc), out);
-    gd_pb_free(doc);
-    return status;
-}
-
-gd_tensor *gd_caffe_read_blob_at(const char *site, const char *path) {
-    gd_tensor *t = NULL;
-    GD_CALLED_FROM(site);
-    return gd_report(site, read_blob(path, &t)) == GD_OK ? t : &gd_error_tensor;
-}
-
-static gd_status write_blob(const char *path, gd_tensor *t) {
-    if (!path || !t)
-        return gd_failed() ? gd_failure()
-                           : gd_fail(GD_E_ARGUMENT, "gd_caffe_write_blob: the %s is NULL",
-                                     path ? "tensor" : "path");
-    gd_pb_doc *doc = gd_pb_new(&gd_caffe_blob_schema);
-    if (!doc) return gd_failure();
-    gd_status status = gd_caffe_put_blob(gd_pb_root(doc), t);
-    if (status == GD_OK) status = write_doc(doc, path);
-    gd_pb_free(doc);
-    return status;
-}
-
-gd_status gd_caffe_write_blob_at(const char *site, const char *path, gd_tensor *t) {
-    GD_LIVE_AT(site, t);
-    GD_CALLED_FROM(site);
-    return gd_report(site, write_blob(path, t));
-}
