@@ -104,17 +104,22 @@ class Case:
     no_input_grad names of inputs whose gradient is not compared
     backward      False: only the outputs are compared
     refused       True: Caffe and the library must both refuse it
+    force         False: no gradients of the inputs (force_backward), for layers that refuse to have them
+    reference     function(given, gradient) in place of Caffe, for what the package does not compute: it returns
+                  the results by their names (tests/harness/caffe_run.h). given["in:x"] are the inputs and `blobs`,
+                  which must all be there; gradient("y", shape) is the gradient of an output.
     tolerance     of outputs and gradients, relative to 1 + the largest number of the tensor
     """
 
     def __init__(self, layers, inputs, phase="TEST", blobs=None, no_grad=(), no_input_grad=(), backward=True,
-                 refused=False, tolerance=1e-5, scale=1.0):
+                 refused=False, tolerance=1e-5, scale=1.0, force=True, reference=None):
         self.layers, self.inputs, self.phase, self.blobs = layers, inputs, phase, blobs or {}
         self.no_grad, self.no_input_grad, self.backward = no_grad, no_input_grad, backward
-        self.refused, self.tolerance, self.scale = refused, tolerance, scale
+        self.refused, self.tolerance, self.scale, self.force = refused, tolerance, scale, force
+        self.reference = reference
 
     def text(self):
-        head = 'name: "case"\nforce_backward: true\n'
+        head = 'name: "case"\n%s' % ("force_backward: true\n" if self.force else "")
         for name, value in self.inputs.items():
             shape = value.shape if hasattr(value, "shape") else value
             head += 'input: "%s"\ninput_shape { %s }\n' % (name, " ".join("dim: %d" % d for d in shape))

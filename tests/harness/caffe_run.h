@@ -34,7 +34,8 @@ gd_tensor *named_find(const named_tensors *from, const char *name, ...)
 void named_add(named_tensors *to, gd_tensor *tensor, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Runs the net of a file in a mode: "eager", "jit" or "test", the test device. The results belong to the
+/* Runs the net of a file in a mode: "eager", "jit" (with
+ * its gradients) or "test", the test device. The results belong to the
  * scope and are on the CPU. */
 gd_status caffe_run(const char *path, bool train, const char *mode, const named_tensors *given,
                     named_tensors *results);
