@@ -10,22 +10,35 @@ enum { ANY = -1, SAME = -2, LOSS = GD_CAFFE_LOSS | GD_CAFFE_NO_TOP_NEEDED };
 #define TYPES(T)                                 \
     T(Accuracy, 2, 2, 1, 2, 0)                   \
     T(ArgMax, 1, 1, 1, 1, 0)                     \
+    T(BatchNorm, 1, 1, 1, 1, 0)                  \
     T(BatchReindex, 2, 2, 1, 1, 0)               \
+    T(Bias, 1, 2, 1, 1, 0)                       \
     T(ContrastiveLoss, 3, 3, 1, 1, LOSS)         \
+    T(Convolution, 1, ANY, 1, SAME, 0)           \
+    T(Crop, 2, 2, 1, 1, 0)                       \
+    T(Deconvolution, 1, ANY, 1, SAME, 0)         \
     T(Dropout, 1, 1, 1, 1, 0)                    \
     T(Eltwise, 2, ANY, 1, 1, 0)                  \
+    T(Embed, 1, 1, 1, 1, 0)                      \
     T(EuclideanLoss, 2, 2, 1, 1, LOSS)           \
     T(Exp, 1, 1, 1, 1, 0)                        \
     T(Filter, 2, ANY, 1, ANY, 0)                 \
     T(HingeLoss, 2, 2, 1, 1, LOSS)               \
+    T(Im2col, 1, 1, 1, 1, 0)                     \
+    T(InnerProduct, 1, 1, 1, 1, 0)               \
+    T(LRN, 1, 1, 1, 1, 0)                        \
     T(Log, 1, 1, 1, 1, 0)                        \
     T(MVN, 1, 1, 1, 1, 0)                        \
     T(MultinomialLogisticLoss, 2, 2, 1, 1, LOSS) \
+    T(PReLU, 1, 1, 1, 1, 0)                      \
     T(Parameter, 0, 0, 1, 1, 0)                  \
+    T(Pooling, 1, 1, 1, 2, 0)                    \
     T(Power, 1, 1, 1, 1, 0)                      \
     T(Python, 0, ANY, 0, ANY, 0)                 \
     T(Reduction, 1, 1, 1, 1, 0)                  \
     T(Reshape, 1, 1, 1, 1, 0)                    \
+    T(SPP, 1, 1, 1, 1, 0)                        \
+    T(Scale, 1, 2, 1, 1, 0)                      \
     T(SigmoidCrossEntropyLoss, 2, 2, 1, 1, LOSS) \
     T(Silence, 1, ANY, 0, 0, 0)                  \
     T(Slice, 1, 1, 1, ANY, 0)                    \

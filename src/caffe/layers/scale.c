@@ -1,0 +1,139 @@
+/* scale.c - Scale, Bias and PReLU: a number for each channel, or for other axes, learned or a bottom. */
+#include <string.h>
+
+#include "caffe/layer.h"
+#include "gradus/autograd.h"
+#include "graph/build/graph.h"
+
+/* Adds a blob whose elements are `value` if there is no filler. */
+static gd_status add_blob(gd_caffe_layer *l, gd_tensor **field, const char *name, gd_shape shape,
+                          const char *filler, double value) {
+    GD_TRY(gd_caffe_add_blob(l, field, name, shape, filler));
+    if (!l->fill || gd_pb_has(l->message, filler)) return GD_OK;
+    GD_EAGER;
+    GD_NO_GRAD;
+    gd_assign(*field, gd_full(shape, value, .dtype = GD_F32));
+    return gd_error_status();
+}
+
+/* --- Scale and Bias --------------------------------------------------------------------------- */
+
+typedef struct scale_module {
+    gd_tensor *scale, *bias; /* NULL: the second bottom, or there is none */
+    int axis, axes; /* the axes of the first bottom that a blob has; -1: those of the bottom */
+    bool adds;      /* Bias: the second bottom is added, not multiplied */
+} scale_module;
+
+/* A blob or the second bottom so that it broadcasts: (sizes of its axes, 1, ...). */
+static gd_tensor *along_axes(const scale_module *m, gd_tensor *t, gd_tensor *x) {
+    gd_shape dims = gd_tensor_shape(x), from = gd_tensor_shape(t), to = {.form = 1};
+    const int axes = m->axes < 0 ? from.rank : m->axes;
+    for (int i = 0; i < axes; i++) to.at[to.rank++] = dims.at[m->axis + i];
+    for (int i = m->axis + axes; i < dims.rank; i++) to.at[to.rank++] = 1;
+    if (to.rank == from.rank && memcmp(to.at, from.at, (size_t)to.rank * sizeof *to.at) == 0)
+        return t;
+    return gd_reshape(t, to);
+}
+
+static gd_tensors scale_forward(gd_tensors in, void *self) {
+    const scale_module *m = self;
+    gd_tensor *x = in.at[0], *second = in.count > 1 ? in.at[1] : NULL;
+    gd_tensor *scale = m->adds  ? NULL
+                       : second ? second
+                                : m->scale,
+              *bias = m->adds && second ? second : m->bias;
+    gd_tensor *y = x;
+    if (scale) y = gd_mul(y, along_axes(m, scale, x));
+    if (bias) y = gd_add(y, along_axes(m, bias, x));
+    return gd_listed(y);
+}
+
+/* The axes that the second bottom has. */
+static gd_status read_second(gd_caffe_layer *l, scale_module *m) {
+    const gd_shape *x = &l->bottoms[0], *s = &l->bottoms[1];
+    m->axes = s->rank;
+    if (s->rank == 0) m->axis = 0;
+    if (m->axis + s->rank > x->rank)
+        return gd_caffe_fail(
+            l, "its second bottom has %d axes, but the first one has %d from axis %d on", s->rank,
+            x->rank - m->axis, m->axis);
+    for (int i = 0; i < s->rank; i++)
+        if (s->at[i] != x->at[m->axis + i])
+            return gd_caffe_fail(l,
+                                 "axis %d of its second bottom has size %lld, but axis %d of the "
+                                 "first one has %lld",
+                                 i, (long long)s->at[i], m->axis + i,
+                                 (long long)x->at[m->axis + i]);
+    return GD_OK;
+}
+
+/* The axes of a learned blob. */
+static gd_status read_axes(gd_caffe_layer *l, scale_module *m, const char *field) {
+    const int64_t given = gd_pb_int_of(l->message, field);
+    const int rank = l->bottoms[0].rank;
+    if (given < -1 || m->axis + given > rank)
+        return gd_caffe_fail(
+            l, "num_axes is %lld; its bottom has %d axes from axis %d on, and -1 means all",
+            (long long)given, rank - m->axis, m->axis);
+    m->axes = given < 0 ? rank - m->axis : (int)given;
+    return GD_OK;
+}
+
+static gd_shape blob_shape(const gd_caffe_layer *l, const scale_module *m) {
+    return gd_shape_of(m->axes, l->bottoms[0].at + m->axis);
+}
+
+/* The module, with the axes of a blob or of the second bottom. */
+static gd_status make(gd_caffe_layer *l, const char *axis_field, const char *axes_field,
+                      scale_module **out) {
+    int axis = 0;
+    if (l->n_bottoms < 2 || l->bottoms[1].rank > 0) GD_TRY(gd_caffe_axis(l, axis_field, &axis));
+    scale_module *m = *out = gd_caffe_module(l, scale_forward, sizeof *m);
+    if (!m) return gd_failure();
+    m->axis = axis;
+    return l->n_bottoms > 1 ? read_second(l, m) : read_axes(l, m, axes_field);
+}
+
+gd_status gd_caffe_make_Scale(gd_caffe_layer *l) {
+    scale_module *m;
+    GD_TRY(make(l, "scale_param.axis", "scale_param.num_axes", &m));
+    const gd_shape shape = blob_shape(l, m);
+    if (l->n_bottoms == 1) GD_TRY(add_blob(l, &m->scale, "scale", shape, "scale_param.filler", 1));
+    if (!gd_pb_int_of(l->message, "scale_param.bias_term")) return GD_OK;
+    return gd_caffe_add_blob(l, &m->bias, "bias", shape, "scale_param.bias_filler");
+}
+
+gd_status gd_caffe_make_Bias(gd_caffe_layer *l) {
+    scale_module *m;
+    GD_TRY(make(l, "bias_param.axis", "bias_param.num_axes", &m));
+    m->adds = true;
+    if (l->n_bottoms > 1) return GD_OK;
+    return gd_caffe_add_blob(l, &m->bias, "bias", blob_shape(l, m), "bias_param.filler");
+}
+
+/* --- PReLU ------------------------------------------------------------------------------------ */
+
+typedef struct prelu_module {
+    gd_tensor *slope; /* (channels), or one number */
+} prelu_module;
+
+static gd_tensors prelu_forward(gd_tensors in, void *self) {
+    const prelu_module *m = self;
+    gd_tensor *x = in.at[0];
+    gd_shape to = {.rank = gd_tensor_rank(x) - 1, .form = 1};
+    if (gd_tensor_rank(m->slope) == 0) return gd_listed(gd_prelu(x, m->slope));
+    to.at[0] = gd_tensor_dim(x, 1);
+    for (int i = 1; i < to.rank; i++) to.at[i] = 1;
+    return gd_listed(gd_prelu(x, to.rank > 1 ? gd_reshape(m->slope, to) : m->slope));
+}
+
+gd_status gd_caffe_make_PReLU(gd_caffe_layer *l) {
+    const gd_shape *x = &l->bottoms[0];
+    if (x->rank < 2)
+        return gd_caffe_fail(l, "its bottom has %d axes; it must have channels, axis 1", x->rank);
+    prelu_module *m = gd_caffe_module(l, prelu_forward, sizeof *m);
+    if (!m) return gd_failure();
+    const bool shared = gd_pb_int_of(l->message, "prelu_param.channel_shared");
+    return add_blob(l, &m->slope, "slope", shared ? gd_dims() : gd_dims(x->at[1]),
+                    "prelu_param.filler", 0.25);
+}
