@@ -7,6 +7,7 @@
 
 #include "caffe/filler.h"
 #include "caffe/net_build.h"
+#include "caffe/own.h"
 #include "gradus/layers.h"
 #include "graph/build/graph.h"
 #include "nn/module.h"
@@ -48,9 +49,12 @@ static gd_status check_counts(const gd_caffe_layer *l, const gd_caffe_type *t) {
 
 /* An op or a layer that the program has defined, with the fields of NAME_param as options. */
 static gd_status make_own(gd_caffe_layer *l, bool *found) {
-    *found = gd_op_find(l->type) != NULL;
+    char options[2000];
+    const gd_op *op = gd_caffe_own_op(l->type, strlen(l->type));
+    *found = op != NULL;
     if (!*found) return GD_OK;
-    l->module = gd_nn_op(l->type);
+    GD_TRY(gd_caffe_own_options(l->message, op, options, sizeof options));
+    l->module = gd_nn_op(l->type, .options = options);
     return l->module ? GD_OK : gd_failure();
 }
 

@@ -1,4 +1,5 @@
 /* schema.c - the messages of Caffe's files: nets, layers, solvers, states, blobs. See schema.h. */
+#include "caffe/own.h"
 #include "caffe/schema_rows.h"
 
 /* clang-format off */
@@ -226,7 +227,8 @@ static const gd_pb_field layer_fields[] = {
     MESSAGE(206, "norm_param", gd_caffe_normalize_schema),
     MESSAGE(207, "video_data_param", gd_caffe_video_data_schema),
 };
-const gd_pb_schema gd_caffe_layer_schema = GD_PB_NAMED_SCHEMA("LayerParameter", layer_fields, "layer");
+const gd_pb_schema gd_caffe_layer_schema = {
+    "LayerParameter", GD_PB_COUNTED(layer_fields), "layer", gd_caffe_own_field};
 
 static const gd_pb_field transform_fields[] = {
     ONE(1, "scale", FLOAT, "1"),

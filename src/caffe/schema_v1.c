@@ -59,7 +59,8 @@ static const gd_pb_field v1_layer_fields[] = {
     MANY(1001, "param", STRING),
     WORDS(1002, "blob_share_mode", dim_check_mode_words),
 };
-const gd_pb_schema gd_caffe_v1_layer_schema = GD_PB_NAMED_SCHEMA("V1LayerParameter", v1_layer_fields, "layer");
+const gd_pb_schema gd_caffe_v1_layer_schema = {
+    "V1LayerParameter", GD_PB_COUNTED(v1_layer_fields), "layer", NULL};
 
 static const gd_pb_enum pool_method_words[] = {
     {"MAX", 0}, {"AVE", 1}, {"STOCHASTIC", 2}, {NULL, 0}};

@@ -103,7 +103,7 @@ const gd_pb_field *gd_pb_field_named(const gd_pb_schema *schema, const char *nam
         if (strncmp(schema->fields[i].name, name, length) == 0 &&
             schema->fields[i].name[length] == '\0')
             return &schema->fields[i];
-    return NULL;
+    return schema->more ? schema->more(name, length) : NULL;
 }
 
 const gd_pb_field *gd_pb_field_numbered(const gd_pb_schema *schema, uint32_t number) {

@@ -79,10 +79,12 @@ struct gd_pb_schema {
     const char
         *noun; /* "layer": errors call a message "layer 'NAME' (TYPE)", by its fields name and
                        * type; NULL: by the path to it */
+    /* Fields of this name that are not in the table: in text only, without a number. NULL: none. */
+    const gd_pb_field *(*more)(const char *name, size_t length);
 };
-#define GD_PB_NAMED_SCHEMA(name, fields, noun) \
-    { name, fields, (int)(sizeof(fields) / sizeof *(fields)), noun }
-#define GD_PB_SCHEMA(name, fields) GD_PB_NAMED_SCHEMA(name, fields, NULL)
+#define GD_PB_COUNTED(fields) fields, (int)(sizeof(fields) / sizeof *(fields))
+#define GD_PB_SCHEMA(name, fields) \
+    { name, GD_PB_COUNTED(fields), NULL, NULL }
 
 /* --- messages --------------------------------------------------------------------------------- */
 

@@ -94,13 +94,20 @@ static gd_status print_value(printer *p, const gd_pb_list *list, size_t i, int d
     return put_text(p, "\n");
 }
 
+static bool is_listed(const gd_pb *m, const gd_pb_field *field) {
+    const uintptr_t first = (uintptr_t)m->schema->fields, at = (uintptr_t)field;
+    return at >= first && at < first + (size_t)m->schema->count * sizeof *field;
+}
+
 static gd_status print_message(printer *p, const gd_pb *m, int depth) {
     if (depth > GD_PB_MAX_DEPTH)
         return gd_fail(GD_E_OVERFLOW, "a %s is deeper than %d levels", m->schema->name,
                        GD_PB_MAX_DEPTH);
-    for (int f = 0; f < m->schema->count; f++)
+    const int count = m->schema->count;
+    for (int f = 0; f <= count; f++) /* the last turn: fields that the table does not have */
         for (int k = 0; k < m->count; k++)
-            if (m->lists[k].field == &m->schema->fields[f])
+            if (f == count ? !is_listed(m, m->lists[k].field)
+                           : m->lists[k].field == &m->schema->fields[f])
                 for (size_t i = 0; i < m->lists[k].count; i++)
                     GD_TRY(print_value(p, &m->lists[k], i, depth));
     return GD_OK;

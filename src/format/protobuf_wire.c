@@ -301,7 +301,7 @@ static gd_status measure_message(gd_pb *m, int depth) {
     bool fits = depth <= GD_PB_MAX_DEPTH;
     for (int k = 0; k < m->count && fits; k++) {
         const gd_pb_list *list = &m->lists[k];
-        if (list->count == 0) continue;
+        if (list->count == 0 || list->field->number == 0) continue; /* 0: in text only */
         if (is_packed(list)) {
             const size_t size = packed_size(list);
             fits = gd_add_size(total, key_size(list->field) + varint_size(size), &total) &&

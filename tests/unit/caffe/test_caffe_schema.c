@@ -5,8 +5,11 @@
 
 #include <math.h>
 
+#include "caffe/own.h"
+#include "core/alloc.h"
 #include "core/error.h"
 #include "core/number.h"
+#include "gradus/extend.h"
 #include "test.h"
 
 /* --- the tables ------------------------------------------------------------------------------- */
@@ -145,6 +148,46 @@ TEST(failures_begin_with_the_place_of_a_message) {
     gd_pb_fail(gd_pb_root(doc), "no pool");
     CHECK(strcmp(gd_latest_failure(), "no pool") == 0);
     gd_pb_free(doc);
+}
+
+/* --- ops of the program ----------------------------------------------------------------------- */
+
+TEST(the_options_of_an_op_of_the_program_are_fields_of_a_message) {
+    gd_pb_doc *doc;
+    char options[100], *text;
+    size_t bytes;
+    CHECK(gd_op_define("my_scaled(x) -> y  elementwise float\n"
+                       "x times a.\n"
+                       "  a float = 1\n"
+                       "  n int = 2\n"
+                       "  flag bool = false\n"
+                       "  y = x * a\n",
+                       NULL) == GD_OK);
+    static const char own[] = "type: \"my_scaled\"\nmy_scaled_param {\n  a: 0.1\n  flag: true\n}\n";
+    const gd_pb *layer = read_layer(&doc, own);
+    CHECK(gd_pb_float_of(layer, "my_scaled_param.a") == 0.1);
+    CHECK(gd_caffe_own_options(layer, gd_op_find("my_scaled"), options, sizeof options) == GD_OK);
+    CHECK_SAYING(strcmp(options, "a=0.1 flag=true") == 0, "%s", options);
+    CHECK(gd_caffe_own_options(layer, gd_op_find("my_scaled"), options, 10) == GD_E_FORMAT);
+    CHECK(gd_pb_print_text(doc, &text, &bytes) == GD_OK && strcmp(text, own) == 0);
+    gd_free(text);
+    CHECK(gd_pb_print(doc, &text, &bytes) == GD_OK && bytes == 11); /* only the type */
+    gd_free(text);
+    gd_pb_free(doc);
+
+    static const char *const wrong[][2] = {
+        {"my_scaled_param { b: 1 }", "my_scaled_param has no field 'b'"},
+        {"my_scaled_param { a: x }", "my_scaled_param.a: expected a number, found 'x'"},
+        {"tanhx_param { a: 1 }",
+         "a LayerParameter has no field 'tanhx_param'; did you mean tanh_param?"},
+        {"relu6_param { a: 1 }",
+         "a LayerParameter has no field 'relu6_param'; did you mean relu_param?"},
+    };
+    for (int i = 0; i < 4; i++) {
+        CHECK(gd_pb_read_text(&doc, &gd_caffe_layer_schema, "a", wrong[i][0],
+                              strlen(wrong[i][0])) == GD_E_FORMAT);
+        CHECK_SAYING(strstr(gd_latest_failure(), wrong[i][1]), "%s", gd_latest_failure());
+    }
 }
 
 TEST_MAIN
