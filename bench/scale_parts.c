@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "caffe/read.h"
+#include "core/alloc.h"
 #include "gradus/gradus.h"
 #include "train/tensorboard.h"
 
@@ -547,6 +549,36 @@ static void run_data(int n) {
     free(parts);
 }
 
+/* --- files of Caffe --------------------------------------------------------------------------- */
+
+/* Layers of version 1, which are upgraded. */
+static void write_old_layers(const char *path, int n) {
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < n; i++)
+        fprintf(f,
+                "layers { name: 'l%d' type: INNER_PRODUCT bottom: 'b%d' top: 'b%d' blobs_lr: 1\n"
+                "  inner_product_param { num_output: 4 } }\n",
+                i, i, i + 1);
+    if (f) fclose(f);
+}
+
+static void run_caffe_files(int n) {
+    const char *path = file_path("prototxt");
+    gd_pb_doc *doc = NULL, *again = NULL;
+    char *data = NULL;
+    size_t bytes = 0;
+    write_old_layers(path, n);
+    PART("read and upgrade a text of Caffe", gd_caffe_read_net(&doc, path));
+    unlink(path);
+    PART("write a message as text", gd_pb_print_text(doc, &data, &bytes));
+    gd_free(data);
+    PART("write a message", gd_pb_print(doc, &data, &bytes));
+    PART("read a message", gd_pb_read(&again, &gd_caffe_net_schema, "net", data, bytes));
+    gd_pb_free(doc);
+    gd_pb_free(again);
+    gd_free(data);
+}
+
 const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"names", run_names, 500},
                                         {"net", run_net, 250},
@@ -567,4 +599,5 @@ const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"onnx", run_onnx, 125},
                                         {"data", run_data, 500},
                                         {"classes", run_classes, 500},
+                                        {"files of Caffe", run_caffe_files, 500},
                                         {NULL, NULL, 0}};

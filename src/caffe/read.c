@@ -46,7 +46,7 @@ static bool folder_of(const char *file, char folder[PATH_MAX]) {
 
 static void append(char *text, size_t size, const char *separator, const char *more) {
     const size_t length = strlen(text);
-    snprintf(text + length, size - length, "%s%s", separator, more);
+    snprintf(text + length, size - length, "%s%.300s", separator, more);
 }
 
 gd_status gd_caffe_find_file(const char *path, const char *of_file, char *found, size_t size) {
