@@ -6,6 +6,7 @@
 #include "caffe/net.h"
 #include "caffe_run.h"
 #include "core/tensor_list.h"
+#include "temp.h"
 
 gd_tensor *named_find(const named_tensors *from, const char *name, ...) {
     char text[NAMED_LENGTH];
@@ -146,6 +147,23 @@ static void save_results(const net_step *s, gd_tensors all, named_tensors *to) {
         if (s->has[net->n_inputs + i]) named_add(to, on_host(all.at[at++]), "%s", s->names[i]);
 }
 
+/* The outputs of the net as an ONNX file and back. */
+static gd_status run_onnx(const gd_caffe_text_net *net, gd_tensors in, named_tensors *results) {
+    char inputs[NAMED_LENGTH * 4] = "", outputs[NAMED_LENGTH * 4] = "";
+    const char *path = temp_path("net.onnx");
+    for (int i = 0; i < net->n_inputs; i++)
+        snprintf(inputs + strlen(inputs), sizeof inputs - strlen(inputs), "in%d ", i);
+    for (int i = 0; i < net->n_outputs; i++)
+        snprintf(outputs + strlen(outputs), sizeof outputs - strlen(outputs), "out%d ", i);
+    GD_TRY(gd_onnx_save_module(path, net->module, in, .inputs = inputs, .outputs = outputs));
+    const gd_tensors y = gd_module_call(gd_onnx_module(path), in);
+    GD_TRY(gd_error_status());
+    for (int i = 0; i < net->n_outputs && i < y.count; i++)
+        if (!net->outputs[i].hidden)
+            named_add(results, on_host(y.at[i]), "top:%s", net->outputs[i].name);
+    return gd_error_status();
+}
+
 static gd_status run_net(gd_caffe_text_net *net, bool train, const char *mode,
                          const named_tensors *given, named_tensors *results) {
     static net_step step;
@@ -164,9 +182,10 @@ static gd_status run_net(gd_caffe_text_net *net, bool train, const char *mode,
         gd_tensor *x = named_find(given, "in:%s", net->inputs[i].name);
         if (!x) return gd_raise(GD_E_ARGUMENT, "input '%s' is not given", net->inputs[i].name);
         in[i] = gd_to_device(gd_clone(gd_detach(x)), device);
-        if (!jit) gd_requires_grad(in[i]);
+        if (strcmp(mode, "eager") == 0 || strcmp(mode, "test") == 0) gd_requires_grad(in[i]);
     }
     const gd_tensors inputs = {in, net->n_inputs};
+    if (strcmp(mode, "onnx") == 0) return run_onnx(net, inputs, results);
     const gd_tensors all =
         jit ? gd_jit_call(gd_jit_new(run_step, &step), inputs) : run_step(inputs, &step);
     GD_TRY(gd_error_status());
