@@ -19,14 +19,10 @@ static gd_tensors im2col_forward(gd_tensors in, void *self) {
     if (pads) x = gd_pad(x, sides);
     for (int i = 0; i < n; i++)
         x = gd_windows(x, 2 + i, w->kernel[i], w->stride[i], w->dilation[i]);
-    if (gd_tensor_is_error(x)) return gd_listed(x);
     for (int i = 0; i < n; i++) order.at[order.rank++] = 2 + n + i; /* windows, then positions */
     for (int i = 0; i < n; i++) order.at[order.rank++] = 2 + i;
-    x = gd_permute(x, order);
-    const gd_shape dims = gd_tensor_shape(x);
-    gd_shape to = gd_dims(dims.at[0], gd_caffe_count(&dims, 1, 2 + n));
-    for (int i = 0; i < n; i++) to.at[to.rank++] = dims.at[2 + n + i];
-    return gd_listed(gd_caffe_windows_out(w, gd_reshape(x, to), in.at[0]));
+    x = gd_flatten(gd_permute(x, order), .start_axis = 1, .end_axis = 1 + n);
+    return gd_listed(gd_caffe_windows_out(w, x, in.at[0]));
 }
 
 gd_status gd_caffe_make_Im2col(gd_caffe_layer *l) {

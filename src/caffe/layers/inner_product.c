@@ -12,13 +12,7 @@ typedef struct inner_product_module {
 static gd_tensors inner_product_forward(gd_tensors in, void *self) {
     const inner_product_module *m = self;
     gd_tensor *x = in.at[0], *w = m->weight;
-    gd_shape dims = gd_tensor_shape(x);
-    const int64_t inputs = gd_caffe_count(&dims, m->axis, dims.rank);
-    if (dims.rank != m->axis + 1) {
-        dims.rank = m->axis;
-        dims.at[dims.rank++] = inputs;
-        x = gd_reshape(x, dims);
-    }
+    if (gd_tensor_rank(x) > m->axis + 1) x = gd_flatten(x, .start_axis = m->axis);
     w = gd_caffe_shaped(w, m->transposed ? gd_dims(m->inputs, m->outputs)
                                          : gd_dims(m->outputs, m->inputs));
     if (m->transposed) w = gd_transpose(w, 0, 1);

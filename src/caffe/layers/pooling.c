@@ -124,12 +124,11 @@ static gd_tensor *expected_pooled(const gd_caffe_pool *p, gd_tensor *x) {
 
 /* One element of each window, with a probability in proportion to its value: the first at which the running
  * sum reaches a random part of the sum. Elements must not be negative. */
-static gd_tensor *sampled_pooled(const gd_caffe_pool *p, const pool_axes *a, gd_tensor *x) {
-    const gd_shape dims = gd_tensor_shape(x);
+static gd_tensor *sampled_pooled(const gd_caffe_pool *p, gd_tensor *x) {
     const int64_t taps = p->kernel[0] * p->kernel[1];
     gd_tensor *w = gd_windows(gd_windows(x, 2, p->kernel[0], p->stride[0], 1), 3, p->kernel[1],
                               p->stride[1], 1); /* (N, C, OH, OW, KH, KW) */
-    w = gd_reshape(w, gd_dims(dims.at[0], dims.at[1], a->out[0], a->out[1], taps));
+    w = gd_flatten(w, .start_axis = 4);
     gd_tensor *tap;
     {
         GD_NO_GRAD;
@@ -149,7 +148,7 @@ gd_tensor *gd_caffe_pooled(const gd_caffe_pool *p, gd_tensor *x, gd_tensor **mas
     if (p->kind == GD_CAFFE_POOL_MAX) return max_pooled(p, &a, x, mask);
     if (p->kind == GD_CAFFE_POOL_AVERAGE) return average_pooled(p, &a, x);
     x = pad_plane(p, &a, x, 0);
-    return gd_module_is_training(NULL) ? sampled_pooled(p, &a, x) : expected_pooled(p, x);
+    return gd_module_is_training(NULL) ? sampled_pooled(p, x) : expected_pooled(p, x);
 }
 
 /* --- the layer -------------------------------------------------------------------------------- */

@@ -1,6 +1,4 @@
 /* scale.c - Scale, Bias and PReLU: a number for each channel, or for other axes, learned or a bottom. */
-#include <string.h>
-
 #include "caffe/layer.h"
 #include "gradus/autograd.h"
 #include "graph/build/graph.h"
@@ -19,32 +17,34 @@ static gd_status add_blob(gd_caffe_layer *l, gd_tensor **field, const char *name
 /* --- Scale and Bias --------------------------------------------------------------------------- */
 
 typedef struct scale_module {
-    gd_tensor *scale, *bias; /* NULL: the second bottom, or there is none */
-    int axis, axes; /* the axes of the first bottom that a blob has; -1: those of the bottom */
-    bool adds;      /* Bias: the second bottom is added, not multiplied */
+    gd_tensor *scale, *bias; /* NULL: there is none */
+    gd_shape shape;          /* of both */
+    int axis, axes;          /* the axes of the first bottom that a blob or the second bottom has */
+    bool adds;               /* Bias: the second bottom is added, not multiplied */
 } scale_module;
 
 /* A blob or the second bottom so that it broadcasts: (sizes of its axes, 1, ...). */
-static gd_tensor *along_axes(const scale_module *m, gd_tensor *t, gd_tensor *x) {
-    gd_shape dims = gd_tensor_shape(x), from = gd_tensor_shape(t), to = {.form = 1};
-    const int axes = m->axes < 0 ? from.rank : m->axes;
-    for (int i = 0; i < axes; i++) to.at[to.rank++] = dims.at[m->axis + i];
-    for (int i = m->axis + axes; i < dims.rank; i++) to.at[to.rank++] = 1;
-    if (to.rank == from.rank && memcmp(to.at, from.at, (size_t)to.rank * sizeof *to.at) == 0)
-        return t;
-    return gd_reshape(t, to);
+static gd_tensor *along_axes(const scale_module *m, gd_tensor *t, const gd_tensor *x) {
+    const int rank = gd_tensor_rank(x);
+    for (int i = m->axis + m->axes; i < rank; i++) t = gd_unsqueeze(t, -1);
+    return t;
+}
+
+static gd_tensor *blob_along_axes(const scale_module *m, gd_tensor *t, const gd_tensor *x) {
+    gd_shape to = m->shape;
+    for (int i = m->axis + m->axes; i < gd_tensor_rank(x); i++) to.at[to.rank++] = 1;
+    return gd_caffe_shaped(t, to);
 }
 
 static gd_tensors scale_forward(gd_tensors in, void *self) {
     const scale_module *m = self;
-    gd_tensor *x = in.at[0], *second = in.count > 1 ? in.at[1] : NULL;
-    gd_tensor *scale = m->adds  ? NULL
-                       : second ? second
-                                : m->scale,
-              *bias = m->adds && second ? second : m->bias;
-    gd_tensor *y = x;
-    if (scale) y = gd_mul(y, along_axes(m, scale, x));
-    if (bias) y = gd_add(y, along_axes(m, bias, x));
+    gd_tensor *x = in.at[0], *y = x;
+    if (in.count > 1) {
+        gd_tensor *second = along_axes(m, in.at[1], x);
+        y = m->adds ? gd_add(y, second) : gd_mul(y, second);
+    }
+    if (m->scale) y = gd_mul(y, blob_along_axes(m, m->scale, x));
+    if (m->bias) y = gd_add(y, blob_along_axes(m, m->bias, x));
     return gd_listed(y);
 }
 
@@ -79,10 +79,6 @@ static gd_status read_axes(gd_caffe_layer *l, scale_module *m, const char *field
     return GD_OK;
 }
 
-static gd_shape blob_shape(const gd_caffe_layer *l, const scale_module *m) {
-    return gd_shape_of(m->axes, l->bottoms[0].at + m->axis);
-}
-
 /* The module, with the axes of a blob or of the second bottom. */
 static gd_status make(gd_caffe_layer *l, const char *axis_field, const char *axes_field,
                       scale_module **out) {
@@ -91,16 +87,18 @@ static gd_status make(gd_caffe_layer *l, const char *axis_field, const char *axe
     scale_module *m = *out = gd_caffe_module(l, scale_forward, sizeof *m);
     if (!m) return gd_failure();
     m->axis = axis;
-    return l->n_bottoms > 1 ? read_second(l, m) : read_axes(l, m, axes_field);
+    GD_TRY(l->n_bottoms > 1 ? read_second(l, m) : read_axes(l, m, axes_field));
+    m->shape = gd_shape_of(m->axes, l->bottoms[0].at + m->axis);
+    return GD_OK;
 }
 
 gd_status gd_caffe_make_Scale(gd_caffe_layer *l) {
     scale_module *m;
     GD_TRY(make(l, "scale_param.axis", "scale_param.num_axes", &m));
-    const gd_shape shape = blob_shape(l, m);
-    if (l->n_bottoms == 1) GD_TRY(add_blob(l, &m->scale, "scale", shape, "scale_param.filler", 1));
+    if (l->n_bottoms == 1)
+        GD_TRY(add_blob(l, &m->scale, "scale", m->shape, "scale_param.filler", 1));
     if (!gd_pb_int_of(l->message, "scale_param.bias_term")) return GD_OK;
-    return gd_caffe_add_blob(l, &m->bias, "bias", shape, "scale_param.bias_filler");
+    return gd_caffe_add_blob(l, &m->bias, "bias", m->shape, "scale_param.bias_filler");
 }
 
 gd_status gd_caffe_make_Bias(gd_caffe_layer *l) {
@@ -108,7 +106,7 @@ gd_status gd_caffe_make_Bias(gd_caffe_layer *l) {
     GD_TRY(make(l, "bias_param.axis", "bias_param.num_axes", &m));
     m->adds = true;
     if (l->n_bottoms > 1) return GD_OK;
-    return gd_caffe_add_blob(l, &m->bias, "bias", blob_shape(l, m), "bias_param.filler");
+    return gd_caffe_add_blob(l, &m->bias, "bias", m->shape, "bias_param.filler");
 }
 
 /* --- PReLU ------------------------------------------------------------------------------------ */

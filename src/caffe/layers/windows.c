@@ -95,13 +95,9 @@ gd_tensor *gd_caffe_windows_in(const gd_caffe_windows *w, gd_tensor *x, bool pad
     const gd_shape dims = gd_tensor_shape(x);
     gd_shape ends = {.rank = 2 * w->axes, .form = 1};
     bool missing = false;
-    if (w->axis != 1 || w->axes == 0) {
-        gd_shape to = {.at = {1}, .rank = 1, .form = 1};
-        for (int i = 0; i < w->axis; i++) to.at[0] *= dims.at[i];
-        for (int i = w->axis; i < dims.rank; i++) to.at[to.rank++] = dims.at[i];
-        if (w->axes == 0) to.at[to.rank++] = 1;
-        x = gd_reshape(x, to);
-    }
+    if (w->axis == 0) x = gd_unsqueeze(x, 0);
+    if (w->axis > 1) x = gd_flatten(x, .start_axis = 0, .end_axis = w->axis - 1);
+    if (w->axes == 0) x = gd_unsqueeze(x, -1);
     for (int i = 0; i < w->axes && pads_end; i++) {
         int64_t *end = &ends.at[2 * (w->axes - 1 - i) + 1]; /* the last axis comes first */
         *end = missing_at_end(w, i, dims.at[w->axis + 1 + i]);
@@ -111,9 +107,11 @@ gd_tensor *gd_caffe_windows_in(const gd_caffe_windows *w, gd_tensor *x, bool pad
 }
 
 gd_tensor *gd_caffe_windows_out(const gd_caffe_windows *w, gd_tensor *y, gd_tensor *x) {
-    if ((w->axis == 1 && w->axes > 0) || gd_tensor_is_error(y)) return y;
+    if (w->axes == 0) y = gd_squeeze(y, .axis = gd_dims(-1));
+    if (w->axis == 0) return gd_squeeze(y, .axis = gd_dims(0));
+    if (w->axis == 1 || gd_tensor_is_error(y)) return y;
     gd_shape to = gd_tensor_shape(x);
     to.rank = w->axis;
-    for (int i = 0; i <= w->axes; i++) to.at[to.rank++] = gd_tensor_dim(y, 1 + i);
+    for (int i = 1; i < gd_tensor_rank(y); i++) to.at[to.rank++] = gd_tensor_dim(y, i);
     return gd_reshape(y, to);
 }
