@@ -31,6 +31,7 @@ static gd_status call_callbacks(gd_fit_run *r, gd_event_kind kind) {
     gd_event *e = &r->event;
     e->kind = kind;
     e->optimizer = r->training->optimizer;
+    e->history = r->history;
     e->batches = gd_run_epoch_batches(r);
     e->step = r->step;
     e->stopping = r->interrupted || *r->stopped;

@@ -27,6 +27,12 @@ gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *
 bool gd_fit_has_resume(const gd_event *event);
 bool gd_fit_resumed_from(const gd_event *event, const char *folder);
 
+/* In GD_ON_FIT_BEGIN of a run that is not resumed: its steps and epochs count as if it had taken so many
+ * steps before. The data begin where the loader is. */
+void gd_fit_begin_at(gd_event *event, int64_t step);
+/* Whether Ctrl-C, SIGTERM or gd_fit_interrupt ends the run. */
+bool gd_fit_is_interrupted(const gd_event *event);
+
 /* From now on a step with a nonfinite loss or gradient is not applied, and ends the run with a
  * failure that names the first layer (the callback stop_on_nan). */
 void gd_fit_check_finite(gd_event *event);

@@ -163,12 +163,15 @@ gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *
 }
 
 /* If the last row of the history is of an incomplete epoch, it is removed and written again when
- * the epoch ends. The values of the last validation are in the row before. */
+ * the epoch ends. The values of the last validation are in the row before. A run that has taken its
+ * .max_steps keeps its row. */
 void gd_run_resumed(gd_fit_run *r) {
+    const int64_t most = r->options->max_steps;
+    const bool complete = most > 0 && r->step >= most;
     for (int i = 0; i < r->n_values; i++)
         r->values[i].value = gd_history_value(r->history, r->values[i].name, r->partial ? -2 : -1);
-    if (r->partial && r->history->n_rows > 0) r->history->n_rows--;
-    r->partial = 0;
+    if (r->partial && r->history->n_rows > 0 && !complete) r->history->n_rows--;
+    if (!complete) r->partial = 0;
     r->fresh = false;
     r->restored = true;
 }
@@ -181,4 +184,18 @@ bool gd_fit_has_resume(const gd_event *event) {
 bool gd_fit_resumed_from(const gd_event *event, const char *folder) {
     const gd_fit_run *r = event->run;
     return r->restored && gd_checkpoint_same_folder(r->options->resume, folder);
+}
+
+void gd_fit_begin_at(gd_event *event, int64_t step) {
+    gd_fit_run *r = event->run;
+    const int64_t batches = gd_run_epoch_batches(r);
+    r->step = event->step = step;
+    r->epoch = batches > 0 ? step / batches : 0;
+    r->batch = batches > 0 ? step % batches : step;
+    event->epoch = r->epoch;
+}
+
+bool gd_fit_is_interrupted(const gd_event *event) {
+    const gd_fit_run *r = event->run;
+    return r->interrupted || gd_interrupted(&r->interrupt) != NULL;
 }

@@ -429,7 +429,7 @@ typedef struct epochs_seen {
 
 static gd_status count_epoch(gd_event *event, void *self) {
     epochs_seen *s = self;
-    s->ends++;
+    CHECK(gd_history_rows(event->history) == ++s->ends);
     s->batches += event->batches;
     return GD_OK;
 }

@@ -400,6 +400,26 @@ CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
         }
 }
 
+/* 15 steps are two epochs and a half. The row of the incomplete one stays when the run resumes at its end, and
+ * is replaced when it goes on. */
+CLEAN_TEST(a_run_that_resumes_at_its_end_has_the_same_history) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    const char *folder = temp_new_folder("run");
+    const gd_history *h[4];
+    for (int i = 0; i < 4; i++) {
+        gd_module *net = make_dropout_net();
+        gd_compile(net, .optimizer = "adam", .loss = "cross_entropy");
+        h[i] = gd_fit(net, gd_list(x, y), .batch = 10, .max_steps = i < 3 ? 15 : 24, .seed = 2,
+                      .resume = i ? folder : NULL, .callbacks = gd_callbacks(gd_checkpoint(folder)),
+                      QUIET);
+        CHECK_SAYING(h[i], "%s", gd_error_message());
+    }
+    CHECK(gd_history_rows(h[0]) == 3 && same_history(h[0], h[1]) && same_history(h[0], h[2]));
+    CHECK(gd_history_rows(h[3]) == 4);
+}
+
 /* Epochs of 7 and of 3 batches, in the middle of which the loader's epochs of 6 end. */
 CLEAN_TEST(a_resumed_run_with_epochs_of_steps_ends_with_the_same_bits) {
     GD_SCOPE;
