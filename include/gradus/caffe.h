@@ -20,6 +20,7 @@
 #endif
 
 #include "gradus/module.h"
+#include "gradus/train.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -78,6 +79,55 @@ GD_API gd_status gd_caffe_load_at(const char *site, const char *paths, gd_module
  * existing file is replaced when the new one is complete. */
 #define gd_caffe_save(path, net) gd_caffe_save_at(GD_HERE, path, net)
 GD_API gd_status gd_caffe_save_at(const char *site, const char *path, gd_module *net);
+
+/* --- training --------------------------------------------------------------------------------- */
+
+typedef struct gd_caffe_train_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    /* "cuda:0"; NULL: what solver_mode and device_id say, if there is such a device, else the default */
+    const char *device GD_DEFAULT_(nullptr);
+    /* Files of weights that the training starts from, with commas between them (gd_caffe_load); or a
+     * .solverstate that it continues from. NULL: fillers, and `weights` of the solver */
+    const char *weights GD_DEFAULT_(nullptr);
+    const char *snapshot GD_DEFAULT_(nullptr);
+    /* A folder for the library's own checkpoints, as often as snapshots (else every ten minutes). With
+     * .resume the training continues from the newest one, if there is one, with the same bits as one
+     * that was never interrupted. (Caffe's snapshots lack the place in the data and random numbers.) */
+    const char *checkpoints GD_DEFAULT_(nullptr);
+    bool resume GD_DEFAULT_(false);
+    int64_t iterations GD_DEFAULT_(0); /* at most so many in this call; 0: up to max_iter */
+    /* Random data in place of data layers: "data=3,227,227 label=1000" */
+    const char *dummy GD_DEFAULT_(nullptr);
+    int workers GD_DEFAULT_(0); /* threads that load batches */
+    /* Gets the lines of the log, each with glog's prefix, as Caffe's parsers read them. NULL: they go to
+     * the library's log (gd_set_log) */
+    void (*line)(const char *line, void *user) GD_DEFAULT_(nullptr);
+    void *line_user GD_DEFAULT_(nullptr);
+    gd_progress progress GD_DEFAULT_(GD_PROGRESS_NONE); /* of gd_fit, beside the lines */
+    const gd_progress_receiver *progress_receiver GD_DEFAULT_(nullptr);
+    bool interrupt GD_DEFAULT_(true); /* Ctrl-C ends the run after the iteration, with a snapshot */
+    bool jit GD_DEFAULT_(true);       /* false: eagerly */
+    gd_module **net GD_DEFAULT_(nullptr); /* receives the trained net, in the current scope */
+} GD_GIVEN_BY_NAME_ gd_caffe_train_options;
+#define GD_CAFFE_TRAIN_OPTIONS_(...)                                                          \
+    GD_OPTIONS_(gd_caffe_train_options,                                                       \
+                (.device = NULL, .weights = NULL, .snapshot = NULL, .checkpoints = NULL,      \
+                 .resume = false, .iterations = 0, .dummy = NULL, .workers = 0, .line = NULL, \
+                 .line_user = NULL, .progress = GD_PROGRESS_NONE, .progress_receiver = NULL,  \
+                 .interrupt = true, .jit = true, .net = NULL),                                \
+                __VA_ARGS__)
+
+/* Trains as a solver.prototxt says, by gd_fit: its nets, data, tests, snapshots and log. Snapshots are those
+ * of Caffe, which continues from them, as this does from Caffe's. The history has a row for each
+ * test_interval: "loss" is its mean, "iteration" the iterations so far, "test_NAME" the outputs of the first
+ * net to test, "test1_NAME" of the second. NULL: it has failed; the snapshots so far are there. */
+#define gd_caffe_train(path, ...) \
+    GD_WITH_OPTIONS_(gd_caffe_train_at(GD_HERE, path, GD_CAFFE_TRAIN_OPTIONS_(__VA_ARGS__)))
+GD_API gd_history *gd_caffe_train_at(const char *site, const char *path,
+                                     const gd_caffe_train_options *options);
+
+/* Each running gd_caffe_train writes a snapshot after its current iteration. Safe in a signal handler. */
+GD_API void gd_caffe_request_snapshot(void);
 
 #ifdef __cplusplus
 }

@@ -148,6 +148,7 @@ TENSOR(gd_caffe_read_blob_at, gd_caffe_read_blob(missing))
 STATUS(gd_caffe_write_blob_at, gd_caffe_write_blob(missing, make_tensor()))
 STATUS(gd_caffe_load_at, gd_caffe_load(missing, make_net()))
 STATUS(gd_caffe_save_at, gd_caffe_save(missing, make_net()))
+OBJECT(gd_caffe_train_at, gd_caffe_train(missing))
 STATUS(gd_onnx_save_module_at, gd_onnx_save_module(missing, NULL, gd_list(make_tensor())))
 OBJECT(gd_onnx_module_at, gd_onnx_module(missing))
 CALL(gd_onnx_metadata_at, gd_onnx_metadata(missing, "key", NULL, 0) == -1)
@@ -399,6 +400,7 @@ static const row rows[] = {
     {"gd_compiled_schedule", NULL, QUESTION},
     {"gd_compiled_metric", NULL, QUESTION},
     {"gd_fit_interrupt", NULL, SETTING},
+    {"gd_caffe_request_snapshot", NULL, SETTING},
     {"gd_history_rows", NULL, QUESTION},
     {"gd_history_columns", NULL, QUESTION},
     {"gd_history_name", NULL, QUESTION},
@@ -420,6 +422,7 @@ static const row rows[] = {
     FAILS(gd_caffe_write_blob_at),
     FAILS(gd_caffe_load_at),
     FAILS(gd_caffe_save_at),
+    FAILS(gd_caffe_train_at),
     FAILS(gd_onnx_save_module_at),
     FAILS(gd_onnx_module_at),
     FAILS(gd_onnx_metadata_at),
