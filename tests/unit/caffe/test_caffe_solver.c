@@ -1,0 +1,310 @@
+/* test_caffe_solver.c - trainings by solvers of Caffe.
+ *
+ * tests/golden/caffe_solver.txt has 20 iterations of Caffe for each solver and rate policy, which
+ * tests/caffe/against_solver.py --record writes, and caffe_solver.caffemodel the weights that they start
+ * from. tests/caffe/against_solver.py compares 200 iterations, and snapshots in both directions.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clean_test.h"
+#include "gradus/gradus.h"
+#include "caffe/schema.h"
+#include "caffe_data.h"
+#include "files.h"
+#include "format/lmdb.h"
+#include "temp.h"
+
+enum { ITERATIONS = 20, SNAPSHOT = 10, LINE = 1000, TESTS = 3 };
+
+/* --- the golden file -------------------------------------------------------------------------- */
+
+typedef struct test_case {
+    char name[80], fields[LINE];
+    double losses[ITERATIONS], again[ITERATIONS - SNAPSHOT], tests[TESTS], sum;
+} test_case;
+
+static char net_text[8000], common_text[LINE];
+static test_case cases[40];
+static int n_cases;
+
+static void read_numbers(const char *text, double *values, int count) {
+    for (int i = 0; i < count; i++) {
+        char *end;
+        values[i] = strtod(text, &end);
+        CHECK(end > text);
+        text = end;
+    }
+}
+
+static void read_line(const char *line) {
+    test_case *c = &cases[n_cases ? n_cases - 1 : 0];
+    const char *rest = strchr(line, ' ');
+    rest = rest ? rest + 1 : "";
+    if (strncmp(line, "net ", 4) == 0) {
+        const size_t used = strlen(net_text);
+        snprintf(net_text + used, sizeof net_text - used, "%s\n", rest);
+    } else if (strncmp(line, "common ", 7) == 0) snprintf(common_text, LINE, "%s", rest);
+    else if (strncmp(line, "solver ", 7) == 0)
+        snprintf(cases[n_cases++].name, sizeof c->name, "%s", rest);
+    else if (strncmp(line, "fields ", 7) == 0) snprintf(c->fields, LINE, "%s", rest);
+    else if (strncmp(line, "losses ", 7) == 0) read_numbers(rest, c->losses, ITERATIONS);
+    else if (strncmp(line, "again ", 6) == 0) read_numbers(rest, c->again, ITERATIONS - SNAPSHOT);
+    else if (strncmp(line, "tests ", 6) == 0) read_numbers(rest, c->tests, TESTS);
+    else if (strncmp(line, "sum ", 4) == 0) read_numbers(rest, &c->sum, 1);
+}
+
+/* Reads the cases, and writes the net and the data to the temporary folder. False: there is no liblmdb. */
+static bool prepare(void) {
+    static bool done;
+    char line[LINE];
+    if (!gd_lmdb_is_built()) return false;
+    if (done) return true;
+    FILE *f = fopen(GRADUS_GOLDEN "/caffe_solver.txt", "r");
+    while (f && fgets(line, LINE, f)) {
+        line[strcspn(line, "\n")] = 0;
+        read_line(line);
+    }
+    CHECK(f && n_cases > 20);
+    if (f) fclose(f);
+    temp_write_text("net.prototxt", net_text);
+    CHECK(caffe_write_database(temp_path("train_lmdb"), 53, 53) == GD_OK);
+    CHECK(caffe_write_database(temp_path("test_lmdb"), 30, 30) == GD_OK);
+    return done = true;
+}
+
+/* --- a run ------------------------------------------------------------------------------------ */
+
+/* What the log has said. */
+typedef struct heard {
+    double losses[ITERATIONS + 1], tests[TESTS];
+    int n_tests, snapshots;
+    char last[300], all[40000];
+} heard;
+
+static void listen(const char *line, void *user) {
+    heard *h = user;
+    const char *at = strstr(line, "] ");
+    int number;
+    double value;
+    at = at ? at + 2 : line;
+    snprintf(h->last, sizeof h->last, "%s", at);
+    const size_t used = strlen(h->all);
+    snprintf(h->all + used, sizeof h->all - used, "%s\n", line);
+    if (sscanf(at, "Iteration %d (%*[^)]), loss = %lf", &number, &value) == 2 &&
+        number < ITERATIONS)
+        h->losses[number] = value;
+    if (sscanf(at, "    Test net output #1: loss = %lf", &value) == 1 && h->n_tests < TESTS)
+        h->tests[h->n_tests++] = value;
+    h->snapshots += strncmp(at, "Snapshotting to binary proto file", 33) == 0;
+}
+
+/* Writes a solver whose snapshots begin with `prefix` in the temporary folder. */
+static const char *write_solver(const char *fields, const char *prefix) {
+    char text[3 * LINE], common[LINE];
+    snprintf(common, sizeof common, "%s", common_text);
+    char *end = strstr(common, "snapshot_prefix: \"snap\"");
+    CHECK(end != NULL);
+    if (end) memset(end, ' ', strlen("snapshot_prefix: \"snap\""));
+    snprintf(text, sizeof text, "%s %s snapshot_prefix: \"%s\"\n", common, fields,
+             temp_path("%s", prefix));
+    return temp_write_text("solver.prototxt", text);
+}
+
+static gd_caffe_train_options options_for(heard *h) {
+    *h = (heard){.n_tests = 0};
+    gd_caffe_train_options o = *GD_CAFFE_TRAIN_OPTIONS_();
+    o.weights = GRADUS_GOLDEN "/caffe_solver.caffemodel";
+    o.line = listen;
+    o.line_user = h;
+    return o;
+}
+
+static double sum_of_weights(gd_module *net) {
+    GD_SCOPE;
+    double sum = 0;
+    const gd_tensors all = gd_module_parameters(net);
+    for (int64_t i = 0; i < all.count; i++)
+        sum += gd_item(gd_sum(gd_abs(gd_cast(gd_detach(all.at[i]), GD_F64))));
+    return sum;
+}
+
+static bool near(double a, double b) { return fabs(a - b) <= 1e-4 * (1 + fabs(b)); }
+
+/* --- tests ------------------------------------------------------------------------------------ */
+
+CLEAN_TEST(solvers_follow_caffe) {
+    static heard h;
+    if (!prepare()) return;
+    for (int i = 0; i < n_cases; i++) {
+        GD_SCOPE;
+        const test_case *c = &cases[i];
+        gd_module *net = NULL;
+        gd_caffe_train_options o = options_for(&h);
+        o.net = &net;
+        o.jit = i % 2 == 0;
+        const char *path = write_solver(c->fields, c->name);
+        gd_history *history = gd_caffe_train_at(NULL, path, &o);
+        CHECK_SAYING(history && net, "%s: %s", c->name, gd_error_message());
+        if (!history || !net) return;
+        for (int k = 0; k < ITERATIONS; k++)
+            CHECK_SAYING(near(h.losses[k], c->losses[k]), "%s: loss %d is %g, not %g", c->name, k,
+                         h.losses[k], c->losses[k]);
+        for (int k = 0; k < TESTS && strcmp(c->name, "two_tests") != 0; k++)
+            CHECK_SAYING(near(h.tests[k], c->tests[k]), "%s: test %d is %g, not %g", c->name, k,
+                         h.tests[k], c->tests[k]);
+        CHECK_SAYING(near(sum_of_weights(net), c->sum), "%s: %g, not %g", c->name,
+                     sum_of_weights(net), c->sum);
+        CHECK(h.snapshots == 2 && strcmp(h.last, "Optimization Done.") == 0);
+        CHECK(gd_history_rows(history) == 2 && gd_history_last(history, "iteration") == 20 &&
+              near(gd_history_value(history, "test_loss", 0), c->tests[1]));
+    }
+}
+
+/* The losses after a restore are Caffe's, which also begins with the first sample then. */
+CLEAN_TEST(snapshots_continue) {
+    static heard h;
+    if (!prepare()) return;
+    for (int i = 0; i < n_cases; i++) {
+        GD_SCOPE;
+        const test_case *c = &cases[i];
+        char state[600];
+        gd_caffe_train_options o = options_for(&h);
+        const char *path = write_solver(c->fields, c->name);
+        o.iterations = SNAPSHOT;
+        CHECK_SAYING(gd_caffe_train_at(NULL, path, &o), "%s", gd_error_message());
+        CHECK(strstr(h.last, "Optimization Done.") == NULL);
+        snprintf(state, sizeof state, "%s_iter_10.solverstate", temp_path("%s", c->name));
+        o = options_for(&h);
+        o.weights = NULL;
+        o.snapshot = state;
+        const gd_history *history = gd_caffe_train_at(NULL, path, &o);
+        CHECK_SAYING(history, "%s: %s", c->name, gd_error_message());
+        for (int k = 0; history && k < ITERATIONS - SNAPSHOT; k++)
+            CHECK_SAYING(near(h.losses[SNAPSHOT + k], c->again[k]), "%s: loss %d is %g, not %g",
+                         c->name, SNAPSHOT + k, h.losses[SNAPSHOT + k], c->again[k]);
+    }
+}
+
+/* Checkpoints also keep the place in the data, so an interrupted run ends with the same bits. */
+CLEAN_TEST(checkpoints_resume_with_the_same_bits) {
+    static heard h;
+    if (!prepare()) return;
+    for (int i = 0; i < n_cases; i += 5) {
+        GD_SCOPE;
+        gd_module *net[2] = {NULL, NULL};
+        gd_history *history[2];
+        const char *folder = temp_new_folder("run"), *path = write_solver(cases[i].fields, "bits");
+        for (int k = 0; k < 2; k++) {
+            gd_caffe_train_options o = options_for(&h);
+            o.net = &net[k];
+            o.checkpoints = k ? folder : NULL;
+            o.iterations = k ? 13 : 0;
+            history[k] = gd_caffe_train_at(NULL, path, &o);
+            o.iterations = 0;
+            o.resume = true;
+            if (k) history[k] = gd_caffe_train_at(NULL, path, &o);
+            CHECK_SAYING(history[k], "%s", gd_error_message());
+        }
+        if (!net[0] || !net[1]) return;
+        CHECK_SAYING(sum_of_weights(net[0]) == sum_of_weights(net[1]), "%s", cases[i].name);
+        for (int row = 0; row < 2; row++)
+            CHECK(gd_history_value(history[0], "test_loss", row) ==
+                      gd_history_value(history[1], "test_loss", row) &&
+                  gd_history_value(history[0], "loss", row) ==
+                      gd_history_value(history[1], "loss", row));
+    }
+}
+
+CLEAN_TEST(lines_have_glogs_prefix_and_caffes_text) {
+    static heard h;
+    if (!prepare()) return;
+    GD_SCOPE;
+    gd_caffe_train_options o = options_for(&h);
+    CHECK(gd_caffe_train_at(NULL, write_solver(cases[0].fields, "lines"), &o));
+    static const char *const parts[] = {"Initializing solver from parameters: \n",
+                                        "Creating training net from net file: ",
+                                        "Creating test net (#0) specified by net file: ",
+                                        "Solving small\n",
+                                        "Learning Rate Policy: fixed\n",
+                                        "Iteration 0, Testing net (#0)\n",
+                                        "    Test net output #0: accuracy = ",
+                                        "    Train net output #0: loss = ",
+                                        "Iteration 7, lr = 0.02\n",
+                                        "Snapshotting to binary proto file ",
+                                        "Snapshotting solver state to binary proto file ",
+                                        "Iteration 20, loss = "};
+    const char *at = h.all;
+    for (size_t i = 0; at && i < sizeof parts / sizeof *parts; i++) {
+        at = strstr(h.all, parts[i]);
+        CHECK_SAYING(at, "no '%s'", parts[i]);
+    }
+    char date[20], time[20], place[60];
+    int thread;
+    CHECK(sscanf(h.all, "I%19s %19s %d %59[^]]] ", date, time, &thread, place) == 4);
+    CHECK(strlen(date) == 4 && strlen(time) == 15 && strchr(time, '.') && strstr(place, ".c:"));
+}
+
+/* --- mistakes --------------------------------------------------------------------------------- */
+
+static void check_message(const char *fields, const char *message) {
+    GD_SCOPE;
+    gd_clear_error();
+    const char *path = temp_write_text("wrong.prototxt", fields);
+    CHECK_SAYING(!gd_caffe_train(path) && says(message), "%s: %s", fields, gd_error_message());
+    gd_clear_error();
+}
+
+#define NET  "net: 'net.prototxt' "
+#define RATE "base_lr: 0.1 lr_policy: 'fixed' "
+
+CLEAN_TEST(messages_say_what_would_fit) {
+    if (!prepare()) return;
+    check_message(RATE "max_iter: 5", "the solver names no net to train");
+    check_message("net: 'nowhere.prototxt' " RATE, "nowhere.prototxt");
+    check_message(NET "train_net: 'net.prototxt' " RATE, "the solver has both net and train_net");
+    check_message(NET RATE "type: 'Sgd'", "there is no type 'Sgd'; there are");
+    check_message(NET "base_lr: 0.1 lr_policy: 'stepped'",
+                  "there is no lr_policy 'stepped'; there are");
+    check_message(NET "base_lr: 0.1", "the solver has no lr_policy");
+    check_message(NET RATE "regularization_type: 'L3'",
+                  "regularization_type is 'L3'; it can be L2, L1");
+    check_message(NET RATE "type: 'AdaGrad' momentum: 0.9", "AdaGrad has no momentum");
+    check_message(NET "base_lr: 0.1 lr_policy: 'step' gamma: 0.1",
+                  "lr_policy 'step': gd_lr_step: size is 0");
+    check_message(NET RATE "test_iter: 5", "test_interval is 0");
+    check_message(NET RATE "test_net: 'net.prototxt'", "but 0 test_iter");
+    check_message(NET RATE "iter_size: 0", "iter_size is 0; it must be at least 1");
+    check_message(NET RATE "max_itr: 5", "max_itr");
+    check_message(NET RATE "snapshot: 5 snapshot_prefix: 'no/such/folder/a'",
+                  "there is no folder 'no/such/folder/'");
+}
+
+CLEAN_TEST(damaged_snapshots_fail) {
+    static heard h;
+    if (!prepare()) return;
+    GD_SCOPE;
+    gd_caffe_train_options o = options_for(&h);
+    const char *path = write_solver(cases[0].fields, "damaged");
+    CHECK(gd_caffe_train_at(NULL, path, &o));
+    size_t bytes;
+    char *state = file_read(temp_path("damaged_iter_10.solverstate"), &bytes);
+    CHECK(state != NULL);
+    o.weights = NULL;
+    o.snapshot = temp_path("cut.solverstate");
+    for (size_t n = 0; state && n < bytes; n += 1 + bytes / 40) {
+        file_write(o.snapshot, state, n);
+        CHECK_SAYING(!gd_caffe_train_at(NULL, path, &o) && gd_failed(), "%zu bytes", n);
+        gd_clear_error();
+    }
+    free(state);
+    /* of another solver */
+    o.snapshot = temp_path("damaged_iter_10.solverstate");
+    path = write_solver("type: 'Adam' base_lr: 0.1 momentum: 0.9 lr_policy: 'fixed'", "damaged");
+    CHECK(!gd_caffe_train_at(NULL, path, &o) && says("the snapshot is of another solver or net"));
+    gd_clear_error();
+}
+
+TEST_MAIN
