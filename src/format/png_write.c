@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "format/adler32.h"
 #include "format/crc32.h"
 #include "format/deflate.h"
 #include "format/file.h"
@@ -45,15 +46,6 @@ static void filter_row(uint8_t *to, const uint8_t *row, const uint8_t *above, si
     to[0] = choice;
 }
 
-static uint32_t adler32(const uint8_t *p, size_t bytes) {
-    uint32_t a = 1, b = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        a = (a + p[i]) % 65521;
-        b = (b + a) % 65521;
-    }
-    return b << 16 | a;
-}
-
 /* Compresses the pixels to a zlib stream, from gd_malloc. */
 static gd_status compress_pixels(const char *path, size_t width, size_t height, size_t channels,
                                  const uint8_t *pixels, uint8_t **packed, size_t *size) {
@@ -66,7 +58,7 @@ static gd_status compress_pixels(const char *path, size_t width, size_t height, 
     if (raw && out) n = gd_deflate(out + 2, raw, bytes);
     if (n > 0) {
         memcpy(out, "\x78\x01", 2);
-        put_be32(out + 2 + n, adler32(raw, bytes));
+        put_be32(out + 2 + n, gd_adler32(raw, bytes));
     }
     gd_free(raw);
     if (n == 0) gd_free(out);
