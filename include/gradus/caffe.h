@@ -126,6 +126,32 @@ typedef struct gd_caffe_train_options {
 GD_API gd_history *gd_caffe_train_at(const char *site, const char *path,
                                      const gd_caffe_train_options *options);
 
+/* --- testing ---------------------------------------------------------------------------------- */
+
+typedef struct gd_caffe_test_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    const char *weights GD_DEFAULT_(nullptr); /* as in gd_caffe_net */
+    int64_t iterations GD_DEFAULT_(50);       /* batches */
+    int level GD_DEFAULT_(0);
+    const char *stages GD_DEFAULT_(nullptr);
+    const char *dummy GD_DEFAULT_(nullptr);
+    int workers GD_DEFAULT_(0);                                      /* threads that load batches */
+    void (*line)(const char *line, void *user) GD_DEFAULT_(nullptr); /* as in gd_caffe_train */
+    void *line_user GD_DEFAULT_(nullptr);
+} GD_GIVEN_BY_NAME_ gd_caffe_test_options;
+#define GD_CAFFE_TEST_OPTIONS_(...)                                                            \
+    GD_OPTIONS_(gd_caffe_test_options,                                                         \
+                (.weights = NULL, .iterations = 50, .level = 0, .stages = NULL, .dummy = NULL, \
+                 .workers = 0, .line = NULL, .line_user = NULL),                               \
+                __VA_ARGS__)
+
+/* Runs the net of the phase TEST on batches of its data. The history has one row: "loss", and the mean of
+ * each output of one element. The lines of the log are those of `caffe test`. */
+#define gd_caffe_test(path, ...) \
+    GD_WITH_OPTIONS_(gd_caffe_test_at(GD_HERE, path, GD_CAFFE_TEST_OPTIONS_(__VA_ARGS__)))
+GD_API gd_history *gd_caffe_test_at(const char *site, const char *path,
+                                    const gd_caffe_test_options *options);
+
 /* Each running gd_caffe_train writes a snapshot after its current iteration. Safe in a signal handler. */
 GD_API void gd_caffe_request_snapshot(void);
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "caffe/net.h"
+#include "caffe/stages.h"
 #include "caffe/weights.h"
 #include "core/alloc.h"
 #include "core/freed.h"
@@ -9,8 +10,6 @@
 #include "dispatch/intern.h"
 #include "gradus/caffe.h"
 #include "nn/module.h"
-
-enum { MAX_STAGES = 64 };
 
 /* The inputs and outputs of a net. Clones of its module share them. */
 typedef struct net_info {
@@ -68,26 +67,8 @@ bool gd_caffe_output(const gd_module *net, int index, gd_caffe_blob *blob) {
     return true;
 }
 
-/* Reads names that are separated by spaces; they are interned. */
-static gd_status read_stages(const char *text, const char *stages[MAX_STAGES], int *count) {
-    char name[200];
-    *count = 0;
-    for (const char *s = text ? text : ""; *(s += strspn(s, " "));) {
-        const size_t n = strcspn(s, " ");
-        if (n >= sizeof name || *count == MAX_STAGES)
-            return gd_fail(GD_E_ARGUMENT,
-                           "gd_caffe_net: stages: too long, or more than %d names",
-                           MAX_STAGES);
-        memcpy(name, s, n);
-        name[n] = 0;
-        if (!(stages[(*count)++] = gd_intern(name))) return gd_no_memory(NULL, "for a net");
-        s += n;
-    }
-    return GD_OK;
-}
-
 static gd_status make(const char *path, const gd_caffe_net_options *o, gd_module **module) {
-    const char *stages[MAX_STAGES];
+    const char *stages[GD_CAFFE_MAX_STAGES];
     gd_caffe_data_options data = {.dummy = o->dummy};
     gd_caffe_net_settings settings = {.phase = o->train ? GD_CAFFE_TRAIN : GD_CAFFE_TEST,
                                       .level = o->level,
@@ -96,7 +77,7 @@ static gd_status make(const char *path, const gd_caffe_net_options *o, gd_module
                                       .data = &data};
     gd_caffe_text_net *net;
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_caffe_net: the path is NULL");
-    GD_TRY(read_stages(o->stages, stages, &settings.n_stages));
+    GD_TRY(gd_caffe_read_stages(o->stages, stages, &settings.n_stages));
     GD_TRY(gd_caffe_net_read(&net, path, &settings));
     const gd_status status = o->weights ? gd_caffe_load_weights(o->weights, net->module) : GD_OK;
     if (status == GD_OK) *module = gd_hold(net->module);

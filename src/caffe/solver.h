@@ -23,7 +23,7 @@
 #include "train/history.h"
 
 /* A net to test. */
-typedef struct gd_caffe_test {
+typedef struct gd_caffe_tested {
     gd_caffe_text_net *net;
     int64_t iterations;    /* test_iter */
     gd_jit *jit;           /* retained; NULL: it runs eagerly */
@@ -31,7 +31,7 @@ typedef struct gd_caffe_test {
     gd_caffe_debug *debug; /* NULL: none */
     gd_tensor **sums;      /* of each output over the batches, f64 of rank 1; retained */
     gd_tensor *loss;       /* the same of the loss, of rank 0 */
-} gd_caffe_test;
+} gd_caffe_tested;
 
 /* The losses of the last iterations, of which the log has the mean. */
 typedef struct gd_caffe_losses {
@@ -51,7 +51,7 @@ typedef struct gd_caffe_solver {
     const char **net_paths;
     int n_net_docs, net_docs_room, net_paths_room;
     gd_caffe_text_net *net;
-    gd_caffe_test *tests;
+    gd_caffe_tested *tests;
     int n_tests;
     gd_optimizer *optimizer; /* in the scope of the call, as the schedule */
     gd_schedule *schedule;
@@ -97,7 +97,7 @@ double gd_caffe_mean_loss(const gd_caffe_solver *s);
 
 /* Tests all nets. Their results go to the log and to the last row of the history, if there is one. */
 gd_status gd_caffe_test_all(gd_caffe_solver *s, gd_history *history);
-void gd_caffe_test_close(gd_caffe_test *t);
+void gd_caffe_test_close(gd_caffe_tested *t);
 /* Whether Caffe would test before this iteration. */
 bool gd_caffe_test_is_due(const gd_caffe_solver *s, int64_t iteration);
 

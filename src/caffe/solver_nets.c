@@ -168,7 +168,7 @@ static gd_status count_tests(gd_caffe_solver *s, size_t *count) {
 
 static gd_status open_test(gd_caffe_solver *s, size_t i) {
     source net;
-    gd_caffe_test *t = &s->tests[s->n_tests];
+    gd_caffe_tested *t = &s->tests[s->n_tests];
     const gd_pb *state = i < gd_pb_count(s->message, "test_state")
                              ? gd_pb_message_at(s->message, "test_state", i)
                              : NULL;

@@ -24,7 +24,7 @@ static gd_status add_output(gd_tensor *sum, gd_tensor *output) {
 
 /* The traced function: adds the outputs for a batch to the sums. */
 static gd_tensors test_batch(gd_tensors in, void *user) {
-    gd_caffe_test *t = user;
+    gd_caffe_tested *t = user;
     GD_NO_GRAD;
     const gd_tensors out = gd_module_run(t->net->module, in);
     gd_status status = gd_failed() ? gd_failure() : GD_OK;
@@ -41,7 +41,7 @@ static gd_tensor *new_sum(const gd_caffe_solver *s, int64_t count) {
 }
 
 /* Before the first test: creates the sums and the jit. */
-static gd_status compile_test(const gd_caffe_solver *s, gd_caffe_test *t) {
+static gd_status compile_test(const gd_caffe_solver *s, gd_caffe_tested *t) {
     GD_SCOPE;
     if (t->compiled) return GD_OK;
     t->sums = gd_calloc((size_t)t->net->n_outputs + 1, sizeof *t->sums);
@@ -59,7 +59,7 @@ static gd_status compile_test(const gd_caffe_solver *s, gd_caffe_test *t) {
     return GD_OK;
 }
 
-void gd_caffe_test_close(gd_caffe_test *t) {
+void gd_caffe_test_close(gd_caffe_tested *t) {
     for (int i = 0; t->sums && i < t->net->n_outputs; i++) gd_release(t->sums[i]);
     gd_free(t->sums);
     gd_release(t->loss);
@@ -70,7 +70,7 @@ void gd_caffe_test_close(gd_caffe_test *t) {
 
 /* --- a test ----------------------------------------------------------------------------------- */
 
-static gd_status reset_sums(gd_caffe_test *t) {
+static gd_status reset_sums(gd_caffe_tested *t) {
     GD_NO_GRAD;
     for (int i = 0; i < t->net->n_outputs; i++) gd_assign(t->sums[i], gd_zeros_like(t->sums[i]));
     gd_assign(t->loss, gd_zeros_like(t->loss));
@@ -78,7 +78,7 @@ static gd_status reset_sums(gd_caffe_test *t) {
 }
 
 /* A net that cannot be traced runs eagerly from then on. */
-static gd_status run_batch(gd_caffe_test *t, gd_tensors batch) {
+static gd_status run_batch(gd_caffe_tested *t, gd_tensors batch) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const int traces = t->jit ? gd_jit_traces(t->jit) : 0;
@@ -93,7 +93,7 @@ static gd_status run_batch(gd_caffe_test *t, gd_tensors batch) {
 }
 
 /* Runs the batches. *done is false after an interrupt. */
-static gd_status run_batches(const gd_caffe_solver *s, gd_caffe_test *t, bool *done) {
+static gd_status run_batches(const gd_caffe_solver *s, gd_caffe_tested *t, bool *done) {
     gd_loader *loader = gd_caffe_data_loader(t->net->data);
     gd_status status = GD_OK;
     *done = false;
@@ -130,7 +130,7 @@ static void say(const gd_caffe_solver *s, const char *text) {
     }
 }
 
-static gd_status say_output(const gd_caffe_solver *s, gd_caffe_test *t, int i, int *number,
+static gd_status say_output(const gd_caffe_solver *s, gd_caffe_tested *t, int i, int *number,
                             gd_history *h) {
     const gd_caffe_net_output *o = &t->net->outputs[i];
     const int test = (int)(t - s->tests);
@@ -155,7 +155,7 @@ static gd_status say_output(const gd_caffe_solver *s, gd_caffe_test *t, int i, i
     return status;
 }
 
-static gd_status test_one(gd_caffe_solver *s, gd_caffe_test *t, gd_history *h, bool *done) {
+static gd_status test_one(gd_caffe_solver *s, gd_caffe_tested *t, gd_history *h, bool *done) {
     int number = 0;
     double loss;
     gd_caffe_say(&s->log, "Iteration %lld, Testing net (#%d)", (long long)s->iter,

@@ -40,7 +40,7 @@ help)
     expect 0 'usage: gradus COMMAND' --help
     expect 2 'usage: gradus COMMAND'
     expect 0 'gradus 0' --version
-    for command in demo train eval predict summary list ops info time; do
+    for command in demo train eval predict summary list ops info time test; do
         expect 0 "usage: gradus $command" $command --help
         expect 0 "usage: gradus $command" help $command
         awk -v c=$command 'length($0) > 100 { print "gradus " c " --help: a line of " length($0) " columns"; bad = 1 }

@@ -141,6 +141,16 @@ static bool has_one_dash(const command *c, const char *word) {
            (find_option(c->options, name, length) || find_option(common_options, name, length));
 }
 
+enum { MAX_GIVEN = 200 };
+static const char *given_options[MAX_GIVEN];
+static int n_given;
+
+bool is_given(const char *name) {
+    for (int i = 0; i < n_given; i++)
+        if (strcmp(given_options[i], name) == 0) return true;
+    return false;
+}
+
 static bool read_option(const command *c, char **argv, int argc, int *at) {
     const char *name = argv[*at] + (argv[*at][1] == '-' ? 2 : 1);
     const size_t length = strcspn(name, "=");
@@ -153,6 +163,7 @@ static bool read_option(const command *c, char **argv, int argc, int *at) {
                     near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
         return false;
     }
+    if (n_given < MAX_GIVEN) given_options[n_given++] = o->name;
     if (o->type == FLAG) {
         if (given) usage_error(c, "--%s takes no value", o->name);
         else *(bool *)o->into = true;

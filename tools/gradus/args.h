@@ -44,6 +44,9 @@ enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
  * (*code is USAGE) or the help (*code is DONE). */
 bool read_args(const command *c, int argc, char **argv, const char **words, int *count, int *code);
 
+/* Whether the command line has this option. */
+bool is_given(const char *name);
+
 void print_help(const command *c);
 
 /* Prints an error to stderr, and returns USAGE. */

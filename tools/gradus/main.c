@@ -6,9 +6,9 @@
 
 #include "tool.h"
 
-static const command *const commands[] = {&demo_command,    &train_command,   &eval_command,
-                                          &predict_command, &summary_command, &list_command,
-                                          &ops_command,     &info_command,    &time_command};
+static const command *const commands[] = {
+    &demo_command, &train_command, &eval_command, &predict_command, &summary_command,
+    &list_command, &ops_command,   &info_command, &time_command,    &test_command};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 settings common;

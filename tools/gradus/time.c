@@ -171,12 +171,10 @@ static int add_inputs(gd_module *net, gd_tensor *in[MAX_OUTPUTS], int64_t *count
 }
 
 static gd_module *open_caffe(void) {
-    char stages[400] = "";
-    if (o.stage) snprintf(stages, sizeof stages, "%s", o.stage);
-    for (char *c = stages; *c; c++)
-        if (*c == ',') *c = ' ';
+    char stages[400];
     return gd_caffe_net(o.model, .weights = o.weights, .train = strcmp(o.phase, "TRAIN") == 0,
-                        .level = (int)o.level, .stages = stages, .dummy = o.dummy);
+                        .level = (int)o.level,
+                        .stages = stage_names(o.stage, stages, sizeof stages), .dummy = o.dummy);
 }
 
 static int open_net(gd_module **net, gd_tensor *in[MAX_OUTPUTS], int64_t *count) {

@@ -13,7 +13,7 @@
 #define GD_HERE ((const char *)0)
 
 extern const command train_command, eval_command, predict_command, demo_command, summary_command,
-    ops_command, list_command, info_command, time_command;
+    ops_command, list_command, info_command, time_command, test_command;
 
 /* --- common options (main.c) ------------------------------------------------------------------ */
 
@@ -136,6 +136,21 @@ bool ends_with(const char *text, const char *end);
 bool read_sizes(const char *text, gd_shape *dims);
 /* The usual input of a net of the zoo, or that of a saved model (inspect.c). */
 gd_tensor *usual_input(const char *model, const model_info *a);
+
+/* --- Caffe (train_caffe.c) -------------------------------------------------------------------- */
+
+typedef struct caffe_train_options {
+    const char *solver, *weights, *snapshot, *checkpoints, *dummy;
+    const char *sigint_effect, *sighup_effect;
+    int64_t iterations, workers;
+    bool resume, bar, eager;
+} caffe_train_options;
+/* Trains by a solver. */
+int train_caffe(const caffe_train_options *o);
+/* A receiver of lines that prints none. */
+void ignore_line(const char *line, void *user);
+/* "a,b" as names with spaces between them; NULL for NULL. */
+const char *stage_names(const char *text, char *names, size_t size);
 
 /* --- predictions (predict_*.c) ---------------------------------------------------------------- */
 

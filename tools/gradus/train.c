@@ -14,11 +14,16 @@ static struct {
     const char *optimizer, *schedule, *loss, *metrics, *precision;
     const char *augment, *transform;
     const char *checkpoints, *log, *tensorboard, *curve;
+    const char *solver, *snapshot, *dummy, *sigint_effect, *sighup_effect;
+    int64_t iterations;
+    bool bar;
     int64_t epochs, steps, batch, workers, accumulate, patience, every;
     double lr, split, clip;
     bool resume, eager, profile;
 } o = {.optimizer = "adamw",
        .precision = "f32",
+       .sigint_effect = "stop",
+       .sighup_effect = "snapshot",
        .epochs = 5,
        .batch = 64,
        .workers = 1,
@@ -82,6 +87,18 @@ static const option options[] = {
     {"log", TEXT, &o.log, "FILE", "write a CSV file with a row for each epoch"},
     {"tensorboard", TEXT, &o.tensorboard, "DIR", "write event files for TensorBoard"},
     {"curve", TEXT, &o.curve, "FILE", "draw the training curves as an SVG image"},
+    {"solvers of Caffe", HEADING, NULL, NULL, NULL},
+    {"solver", TEXT, &o.solver, "FILE",
+     "trains as a solver.prototxt says, with Caffe's log; --weights takes a .caffemodel"},
+    {"snapshot", TEXT, &o.snapshot, "FILE", "continues from a .solverstate, of Caffe or of gradus"},
+    {"iterations", INTEGER, &o.iterations, "N", "in [1, inf): end after this many iterations"},
+    {"dummy", TEXT, &o.dummy, "SHAPES",
+     "random data in place of data layers: \"data=3,227,227 label=1000\""},
+    {"bar", FLAG, &o.bar, NULL, "show a bar in place of the log"},
+    {"sigint-effect", TEXT, &o.sigint_effect, "EFFECT",
+     "of Ctrl-C: stop (default; after a snapshot), snapshot or none"},
+    {"sighup-effect", TEXT, &o.sighup_effect, "EFFECT",
+     "of the signal HUP: snapshot (default), stop or none"},
     {0}};
 
 static gd_status compile_net(gd_module *net, const data *d, const char **loss_name) {
@@ -270,7 +287,11 @@ static int check_outputs(void) {
 }
 
 static int check_options(void) {
+    static const char *const of_solvers[] = {"snapshot", "iterations", "dummy", "bar"};
     const command *c = &train_command;
+    for (size_t i = 0; i < sizeof of_solvers / sizeof *of_solvers; i++)
+        if (is_given(of_solvers[i]))
+            return usage_error(c, "--%s is for solvers of Caffe: it needs --solver", of_solvers[i]);
     if (!o.model) return usage_error(c, "--model is missing; for example --model lenet");
     if (!o.data) return usage_error(c, "--data is missing; for example --data digits");
     if (o.resume && !o.checkpoints) return usage_error(c, "--resume needs --checkpoints DIR");
@@ -364,6 +385,19 @@ static int run_train(int count, const char **words) {
     if (count)
         return usage_error(&train_command, "unexpected argument '%s'; all settings are options",
                            words[0]);
+    if (o.solver)
+        return train_caffe(&(caffe_train_options){.solver = o.solver,
+                                                  .weights = o.weights,
+                                                  .snapshot = o.snapshot,
+                                                  .checkpoints = o.checkpoints,
+                                                  .dummy = o.dummy,
+                                                  .sigint_effect = o.sigint_effect,
+                                                  .sighup_effect = o.sighup_effect,
+                                                  .iterations = o.iterations,
+                                                  .workers = o.workers,
+                                                  .resume = o.resume,
+                                                  .bar = o.bar,
+                                                  .eager = o.eager});
     int code = check_options();
     if (code != DONE) return code;
     const data_options from = {.spec = o.data,
@@ -387,7 +421,8 @@ static int run_train(int count, const char **words) {
 
 const command train_command = {
     .name = "train",
-    .usage = "gradus train --model NET --data KIND:PATH [--out FILE] [options]",
+    .usage = "gradus train --model NET --data KIND:PATH [--out FILE] [options]\n"
+             "       gradus train --solver SOLVER.prototxt [options]",
     .summary = "train a net on data",
     .about =
         "Data are given by kind and path. The sizes and the number of classes of the net are "
@@ -405,6 +440,7 @@ const command train_command = {
         "  gradus train --model m.onnx --data image_folder:photos,size=28,channels=1 --out "
         "tuned.onnx\n"
         "  gradus train --model mlp --data csv:houses.csv,target=price --out price.onnx\n"
-        "  gradus train --model gpt --data text:book.txt,length=128 --out gpt.onnx\n",
+        "  gradus train --model gpt --data text:book.txt,length=128 --out gpt.onnx\n"
+        "  gradus train --solver lenet_solver.prototxt --device cuda\n",
     .options = options,
     .run = run_train};

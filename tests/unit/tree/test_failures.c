@@ -143,6 +143,7 @@ STATUS(gd_loss_scale_step_at, gd_loss_scale_step(gd_loss_scale_new(), NULL))
 TENSOR(gd_loss_scale_value_at, gd_loss_scale_value(NULL))
 TENSOR(gd_loss_scale_skipped_at, gd_loss_scale_skipped(NULL))
 
+OBJECT(gd_caffe_test_at, gd_caffe_test(missing))
 OBJECT(gd_caffe_net_at, gd_caffe_net(missing))
 TENSOR(gd_caffe_read_blob_at, gd_caffe_read_blob(missing))
 STATUS(gd_caffe_write_blob_at, gd_caffe_write_blob(missing, make_tensor()))
@@ -417,6 +418,7 @@ static const row rows[] = {
     FAILS(gd_loss_scale_value_at),
     FAILS(gd_loss_scale_skipped_at),
 
+    FAILS(gd_caffe_test_at),
     FAILS(gd_caffe_net_at),
     FAILS(gd_caffe_read_blob_at),
     FAILS(gd_caffe_write_blob_at),
