@@ -70,7 +70,7 @@ static gd_status find_device(gd_caffe_solver *s) {
         s->device = gd_device_get(s->options->device);
         return s->device ? GD_OK : gd_failure();
     }
-    s->device = gd_this_thread.device;
+    s->device = gd_default_device();
     if (!gd_pb_has(s->message, "solver_mode")) return GD_OK;
     if (strcmp(mode, "CPU") == 0) return s->device = gd_cpu(), GD_OK;
     snprintf(name, sizeof name, "cuda:%lld", (long long)gd_pb_int_of(s->message, "device_id"));

@@ -91,7 +91,7 @@ static gd_status build_net(gd_caffe_solver *s, const source *from, gd_caffe_phas
     GD_TRY(merge_state(gd_pb_message_of(from->message, "state"), &settings, stages));
     GD_TRY(merge_state(state, &settings, stages));
     GD_TRY(gd_caffe_net_build(net, from->message, from->file, &settings));
-    if (s->device == gd_this_thread.device) return GD_OK;
+    if (s->device == gd_default_device()) return GD_OK;
     return gd_module_to_at(NULL, (*net)->module, gd_device_name(s->device), GD_DTYPE_NONE);
 }
 

@@ -14,7 +14,6 @@
 #include "caffe/schema.h"
 #include "caffe_data.h"
 #include "files.h"
-#include "format/lmdb.h"
 #include "temp.h"
 
 enum { ITERATIONS = 20, SNAPSHOT = 10, LINE = 1000, TESTS = 3 };
@@ -60,7 +59,7 @@ static void read_line(const char *line) {
 static bool prepare(void) {
     static bool done;
     char line[LINE];
-    if (!gd_lmdb_is_built()) return false;
+    if (!caffe_has_databases()) return false;
     if (done) return true;
     FILE *f = fopen(GRADUS_GOLDEN "/caffe_solver.txt", "r");
     while (f && fgets(line, LINE, f)) {
