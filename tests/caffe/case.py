@@ -95,6 +95,11 @@ def layer(type_name, bottoms, tops, name=None, **fields):
     return "layer {\n%s}\n" % fields_text(head, "  ")
 
 
+def blob(name, shape):
+    """A blob as a bottom. Its gradient is one of a parameter, for layers that Caffe cannot force backward."""
+    return layer("Parameter", [], [name], parameter_param={"shape": {"dim": list(shape)}})
+
+
 class Case:
     """A net with inputs.
     inputs        name -> shape, or an array

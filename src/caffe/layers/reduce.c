@@ -46,12 +46,12 @@ typedef struct mvn {
     double eps;
 } mvn;
 
-/* eps is added to the root of the variance, and the gradient of the root is that of root + eps. */
+/* The result has at least 4 axes. eps is added to the root of the variance, and the gradient of the root is that of root + eps. */
 static gd_tensors mvn_forward(gd_tensors in, void *self) {
     const mvn *m = self;
     gd_tensor *x = in.at[0];
+    while (gd_tensor_rank(x) < 4) x = gd_unsqueeze(x, -1);
     const gd_shape axes = axes_from(m->first, gd_tensor_rank(x));
-    if (axes.rank == 0) return gd_listed(gd_sub(x, x));
     gd_tensor *y = gd_sub(x, gd_mean(x, .axis = axes, .keepdim = true));
     if (!m->divides) return gd_listed(y);
     gd_tensor *variance = gd_mean(gd_square(y), .axis = axes, .keepdim = true);

@@ -3,7 +3,6 @@
 #include "core/tensor.h"
 #include "core/tensor_list.h"
 #include "gradus/autograd.h"
-#include "gradus/graph.h"
 
 /* --- ArgMax ----------------------------------------------------------------------------------- */
 
@@ -89,10 +88,6 @@ static gd_tensors filter_forward(gd_tensors in, void *self) {
     const filter *m = self;
     gd_tensor **tops = gd_list_new(m->n_tops);
     if (!tops) return gd_list_of_errors(m->n_tops);
-    if (gd_is_tracing())
-        return gd_listed(gd_tensor_fail(gd_fail(
-            GD_E_UNSUPPORTED, "how many items a Filter keeps depends on values, so it cannot be "
-                              "a part of a jit or a graph; call the net without one")));
     gd_tensor *selected =
         gd_reshape(gd_nonzero(gd_reshape(in.at[m->n_tops], gd_dims(-1))), gd_dims(-1));
     for (int i = 0; i < m->n_tops; i++) tops[i] = gd_index_select(in.at[i], 0, selected);
