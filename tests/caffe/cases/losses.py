@@ -1,7 +1,7 @@
 """losses.py - losses, and Accuracy. Caffe 1.0 refuses their second top for probabilities."""
 import numpy as np
 
-from case import Case, E, generator, layer
+from case import Case, E, blob, generator, layer
 
 MODES = ["FULL", "VALID", "BATCH_SIZE", "NONE"]
 
@@ -113,6 +113,17 @@ def contrastive(r):
     labels = r.integers((n,) + (1,) * r.choice([0, 1, 3]), 0, 1)
     return Case(layer("ContrastiveLoss", ["a", "b", "s"], ["loss"], contrastive_loss_param=p or None),
                 {"a": a, "b": b, "s": labels}, no_input_grad=("s",))
+
+
+@generator("InfogainLoss", 60)
+def infogain(r):
+    axis = r.choice([1, 1, 2])
+    shape, labels = classified(r, axis)
+    k = shape[axis]
+    s = {"axis": axis} if axis != 1 or r.maybe(0.3) else None
+    return Case(blob("x", shape) + layer("InfogainLoss", ["x", "label", "h"], ["loss"], infogain_loss_param=s,
+                                         loss_param=loss_param(r, labels, normalize=False)),
+                {"label": labels, "h": r.array((1, 1, k, k), 0, 1)}, no_input_grad=("label", "h"), force=False, scale=2.0)
 
 
 @generator("Accuracy", 80)
