@@ -164,7 +164,7 @@ static gd_status fail_weights(const gd_data_error *e, const gd_data_operand *o) 
 
 gd_status gd_data_fail(const gd_data_error *e, const gd_data_operand *o) {
     const long long a = e->values[0], b = e->values[1], c = e->values[2], element = e->element;
-    char axis[32];
+    char axis[48];
     switch ((gd_data_problem)e->problem) {
     case GD_DATA_INDEX: /* only one_hot_found has no option `what` */
         return fail_index(e, o, o->what ? o->what : "a list of classes");
@@ -172,9 +172,9 @@ gd_status gd_data_fail(const gd_data_error *e, const gd_data_operand *o) {
         snprintf(axis, sizeof axis, "axis %lld", c);
         return fail_index(e, o, axis);
     case GD_DATA_CLASS:
-        return gd_fail(GD_E_INDEX,
-                       "target %lld is class %lld, but classes are 0 to %lld (%lld is ignored)",
-                       element, a, b - 1, c);
+        snprintf(axis, sizeof axis, " (%lld is ignored)", c);
+        return gd_fail(GD_E_INDEX, "target %lld is class %lld, but classes are 0 to %lld%s",
+                       element, a, b - 1, c == GD_UNSET ? "" : axis);
     case GD_DATA_PLANE_INDEX:
         return gd_fail(GD_E_INDEX, "index %lld is out of range for a plane of %lld elements", a, b);
     case GD_DATA_PROBABILITY:

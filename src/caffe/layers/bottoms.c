@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/tensor.h"
+#include "nn/module.h"
 
 static const char *name_of(const gd_caffe_layer *l, int i) {
     return gd_pb_string_at(l->message, "bottom", (size_t)i);
@@ -48,6 +49,21 @@ gd_status gd_caffe_need_labels(const gd_caffe_layer *l, int i, int axis) {
     return fail_shape(l, i, needs);
 }
 
+gd_block gd_caffe_name_layer(void) {
+    char path[GD_MAX_PATH];
+    return gd_name_scope_begin(gd_module_call_path(path, sizeof path));
+}
+
+gd_tensor *gd_caffe_known(gd_tensor *x, int first) {
+    const gd_shape s = gd_tensor_shape(x);
+    char text[128];
+    for (int i = first; i < s.rank; i++)
+        if (s.at[i] < 0)
+            return gd_tensor_fail(gd_fail(GD_E_SHAPE, "x is %s; the size of axis %d must be known",
+                                          gd_describe(x, text, sizeof text), i));
+    return x;
+}
+
 gd_tensor *gd_caffe_by_class(gd_tensor *x, int axis) {
     const gd_shape s = gd_tensor_shape(x);
     return gd_caffe_shaped(
@@ -55,6 +71,8 @@ gd_tensor *gd_caffe_by_class(gd_tensor *x, int axis) {
 }
 
 gd_tensor *gd_caffe_class_numbers(gd_tensor *labels, gd_tensor *by_class, int64_t ignored) {
+    GD_CAFFE_NAME_LAYER;
+    by_class = gd_caffe_known(by_class, 1);
     const gd_shape shape = gd_dims(gd_tensor_dim(by_class, 0), gd_tensor_dim(by_class, 2));
     return gd_check_range(gd_caffe_shaped(gd_caffe_labels(labels), shape), 0,
                           gd_tensor_dim(by_class, 1) - 1, .but = ignored, .what = "target");

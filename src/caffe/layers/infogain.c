@@ -71,7 +71,7 @@ static gd_status check_matrix(const gd_caffe_layer *l, const gd_shape *shape, in
     const int64_t count = gd_caffe_count(shape, 0, shape->rank);
     char text[128];
     if (classes < 0 || count < 0 || count == classes * classes) return GD_OK;
-    return gd_caffe_fail(l, "its matrix is %s; for %lld classes it must be (%lld,%lld)",
+    return gd_caffe_fail(l, "its matrix is %s; for %lld classes it must be [%lld,%lld]",
                          gd_shape_text(shape->rank, shape->at, text, sizeof text),
                          (long long)classes, (long long)classes, (long long)classes);
 }

@@ -34,7 +34,7 @@ gd_tensor *gd_caffe_normalized(const gd_caffe_loss *loss, gd_tensor *terms, gd_t
     const int64_t inner = gd_tensor_dim(labels, 1);
     const bool is_sum = gd_tensor_rank(terms) == 0;
     if (!is_sum && gd_caffe_is_mean(loss, inner)) return gd_mean(terms);
-    if (!is_sum && loss->normalization == GD_CAFFE_BATCH_SIZE)
+    if (!is_sum && loss->normalization == GD_CAFFE_BATCH_SIZE && inner >= 0)
         return gd_affine(gd_mean(terms), (double)inner, 0);
     gd_tensor *sum = is_sum ? terms : gd_sum(terms);
     if (loss->normalization == GD_CAFFE_NONE) return sum;

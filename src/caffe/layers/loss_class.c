@@ -34,6 +34,7 @@ static gd_tensor *targets_of(gd_tensor *labels, gd_tensor *scores) {
 
 /* The common case is the one call that a program would write. */
 static gd_tensor *softmax_loss_of(const softmax_loss *m, gd_tensor *scores, gd_tensor *targets) {
+    GD_CAFFE_NAME_LAYER;
     const gd_shape s = gd_tensor_shape(scores);
     const bool is_mean = gd_caffe_is_mean(&m->loss, gd_caffe_count(&s, 2, s.rank));
     if (is_mean && !m->loss.ignores) return gd_cross_entropy(scores, targets);

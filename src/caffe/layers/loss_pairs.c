@@ -17,8 +17,8 @@ static gd_tensor *times(gd_tensor *x, double by) { return by == 1 ? x : gd_affin
 
 /* The sum of (a - b)^2, divided by 2 N. */
 static gd_tensors euclidean_forward(gd_tensors in, void *self) {
-    gd_tensor *a = in.at[0], *b = gd_caffe_shaped(in.at[1], gd_tensor_shape(a));
     (void)self;
+    gd_tensor *a = gd_caffe_known(in.at[0], 1), *b = gd_caffe_shaped(in.at[1], gd_tensor_shape(a));
     return gd_listed(times(gd_mse_loss(a, b), 0.5 * (double)sample_count(a)));
 }
 
@@ -35,7 +35,8 @@ typedef struct sigmoid_loss {
 
 static gd_tensors sigmoid_loss_forward(gd_tensors in, void *self) {
     const gd_caffe_loss *loss = &((const sigmoid_loss *)self)->loss;
-    gd_tensor *x = in.at[0], *target = gd_caffe_shaped(gd_detach(in.at[1]), gd_tensor_shape(x));
+    gd_tensor *x = gd_caffe_known(in.at[0], 1);
+    gd_tensor *target = gd_caffe_shaped(gd_detach(in.at[1]), gd_tensor_shape(x));
     const int64_t count = sample_count(x);
     if (!loss->ignores && loss->normalization != GD_CAFFE_NONE)
         return gd_listed(times(gd_bce_with_logits(x, target),

@@ -1,5 +1,5 @@
 /* select.c - layers that select elements or items: ArgMax, BatchReindex, Filter. */
-#include "caffe/layer.h"
+#include "caffe/layers/bottoms.h"
 #include "core/tensor.h"
 #include "core/tensor_list.h"
 #include "gradus/autograd.h"
@@ -17,6 +17,7 @@ typedef struct arg_max {
  * runs backwards. */
 static void find_largest(const arg_max *m, gd_tensor *x, int axis, gd_tensor **values,
                          gd_tensor **places) {
+    x = gd_caffe_known(x, axis);
     gd_tensor *reversed = gd_flip(x, gd_dims(axis));
     const gd_topk_outputs found = gd_topk(reversed, m->k, .axis = axis);
     const double last = (double)gd_tensor_dim(x, axis) - 1;
@@ -63,9 +64,11 @@ gd_status gd_caffe_make_ArgMax(gd_caffe_layer *l) {
 /* --- BatchReindex ----------------------------------------------------------------------------- */
 
 static gd_tensors reindex_forward(gd_tensors in, void *self) {
+    GD_CAFFE_NAME_LAYER;
     gd_tensor *x = in.at[0], *index = gd_caffe_labels(in.at[1]);
+    const int64_t count = gd_tensor_dim(x, 0);
     (void)self;
-    index = gd_check_range(index, 0, gd_tensor_dim(x, 0) - 1, .what = "axis 0");
+    if (count >= 0) index = gd_check_range(index, 0, count - 1, .what = "axis 0");
     return gd_listed(gd_index_select(x, 0, index));
 }
 

@@ -50,9 +50,17 @@ single("Threshold", backward=False, threshold_param={"threshold": lambda r: r.ch
 single("Exp", exp_param={"base": number(0.5, 3), "scale": number(-1, 1), "shift": number(-1, 1)})
 
 
-@generator("Clip", 0)  # this build of Caffe does not have it
+@generator("Clip", 20)  # the package does not have it
 def clip(r):
-    return Case(layer("Clip", ["x"], ["y"], clip_param={"min": -0.5, "max": 1.0}), {"x": r.shape(3)})
+    low, high = number(-1, 0.2)(r), number(0.3, 1.5)(r)
+
+    def reference(given, gradient):
+        x = given["in:x"]
+        inside = (x >= low) & (x <= high)
+        return {"top:y": np.clip(x, low, high), "gin:x": np.where(inside, gradient("y", x.shape), 0)}
+
+    return Case(layer("Clip", ["x"], ["y"], clip_param={"min": low, "max": high}), {"x": r.shape(r.integer(1, 4))},
+                reference=reference)
 
 
 @generator("Power", 40)
