@@ -120,6 +120,7 @@ gd_status gd_caffe_axis(const gd_caffe_layer *l, const char *path, int *axis) {
     const int rank = l->bottoms[0].rank;
     const int64_t given = gd_pb_int_of(l->message, path);
     const char *dot = strrchr(path, '.');
+    if (rank == 0) return gd_caffe_fail(l, "its bottom is a single number, without axes");
     if (given < -rank || given >= rank)
         return gd_caffe_fail(l, "%s is %lld, but its bottom has %d axes (%d to %d)",
                              dot ? dot + 1 : path, (long long)given, rank, -rank, rank - 1);

@@ -1,6 +1,7 @@
 /* record_operator.c - parses the lines of a record that name operators of other systems:
  *
- *     onnx Gather(x, index) axis=axis~0  when x:rank>0 index:int  cast -i   caffe Embed
+ *     onnx Gather(x, index) axis=axis~0  when x:rank>0 index:int  cast -i
+ *     onnx Concat axis=axis   caffe Concat axis=axis concat_dim=axis
  *
  * The words are those of operator_text.h. Inputs are in parentheses, with commas between them; the
  * attributes follow. Lines below that are indented further continue the text. */

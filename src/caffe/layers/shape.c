@@ -116,13 +116,13 @@ static gd_shape shape_after(const reshape *m, gd_shape x) {
     return y;
 }
 
-/* The product of the known sizes; *unknown counts the others. */
+/* The product of the known sizes, 0 if it is too large; *unknown counts the others. */
 static int64_t known_count(const gd_shape *s, int *unknown) {
     int64_t known = 1;
     *unknown = 0;
     for (int i = 0; i < s->rank; i++)
         if (s->at[i] < 0) ++*unknown;
-        else known *= s->at[i];
+        else if (__builtin_mul_overflow(known, s->at[i], &known)) return 0;
     return known;
 }
 

@@ -3,7 +3,7 @@
  *     conv{1,2,3}d(x, w, b?) -> y
  *     {}-d convolution: x (N,C,{L|H,W|D,H,W}) ...
  *       stride int[{}] = 1
- *       onnx Conv   {|caffe Convolution|}
+ *       onnx Conv
  *
  * A name with a list in braces defines one record for each entry. After the name, {} is replaced by
  * the entry, and {a|b|c} by the alternative for the entry. Other braces, such as the words of an
