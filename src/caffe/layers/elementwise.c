@@ -135,14 +135,13 @@ gd_status gd_caffe_make_Eltwise(gd_caffe_layer *l) {
     if (count > 0 && count != l->n_bottoms)
         return gd_caffe_fail(l, "it has %d bottoms, but %d coeff; each bottom needs one",
                              l->n_bottoms, count);
-    if (count > 0 && operation != SUM)
-        return gd_caffe_fail(l, "coeff is for the operation SUM, not %s",
-                             gd_pb_word_of(l->message, "eltwise_param.operation"));
+    if (count > 0 && operation == PROD)
+        return gd_caffe_fail(l, "coeff is for the operation SUM, not PROD");
     for (int i = 1; i < l->n_bottoms; i++) GD_TRY(gd_caffe_need_shape_of_first(l, i));
     eltwise *m = gd_caffe_module(l, eltwise_forward, sizeof *m + (size_t)count * sizeof(double));
     if (!m) return gd_failure();
     m->operation = operation;
-    m->n_coeff = count;
-    for (int i = 0; i < count; i++) m->coeff[i] = coeff->floats[i];
+    m->n_coeff = operation == SUM ? count : 0; /* MAX ignores them */
+    for (int i = 0; i < m->n_coeff; i++) m->coeff[i] = coeff->floats[i];
     return GD_OK;
 }

@@ -20,9 +20,10 @@ static void find_largest(const arg_max *m, gd_tensor *x, int axis, gd_tensor **v
     x = gd_caffe_known(x, axis);
     gd_tensor *reversed = gd_flip(x, gd_dims(axis));
     const gd_topk_outputs found = gd_topk(reversed, m->k, .axis = axis);
+    const gd_dtype dtype = gd_tensor_dtype(x) == GD_F64 ? GD_F64 : GD_F32;
     const double last = (double)gd_tensor_dim(x, axis) - 1;
     *values = found.values;
-    *places = gd_affine(gd_cast(found.indices, gd_tensor_dtype(x)), -1, last);
+    *places = gd_affine(gd_cast(found.indices, dtype), -1, last);
 }
 
 static gd_tensors arg_max_forward(gd_tensors in, void *self) {

@@ -90,7 +90,7 @@ def eltwise(r):
     operation = r.choice(["PROD", "SUM", "MAX", None])
     p = {"operation": E(operation) if operation else None}
     ties = operation == "MAX" and r.maybe()
-    if operation in ("SUM", None) and r.maybe():
+    if operation in ("SUM", None) and r.maybe() or operation == "MAX" and r.maybe(0.1):
         p["coeff"] = [r.choice([1.0, -1.0, number(-2, 2)(r)]) for _ in names]
     if operation == "PROD" and r.maybe():
         p["stable_prod_grad"] = r.maybe()
@@ -109,7 +109,7 @@ def eltwise_refused(r):
     elif what == 1:
         p = {"coeff": [1.0, 2.0, 3.0]}
     else:
-        p = {"operation": E("MAX"), "coeff": [1.0, 2.0, 3.0]}
+        p = {"operation": E("PROD"), "coeff": [1.0, 2.0]}
     return Case(layer("Eltwise", ["a", "b"], ["y"], eltwise_param=p), {"a": shape, "b": other}, refused=True)
 
 
