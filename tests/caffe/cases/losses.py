@@ -148,3 +148,20 @@ def accuracy_refused(r):
     p, labels = r.choice([({"top_k": 9}, (3,)), ({}, (4,)), ({"axis": 2}, (3,))])
     return Case(layer("Accuracy", ["x", "label"], ["accuracy"], accuracy_param=p), {"x": (3, 4), "label": labels},
                 backward=False, refused=True)
+
+
+@generator("Filter", 30)
+def loss_of_selected(r):
+    n, kind = r.integer(2, 6), r.choice(["SoftmaxWithLoss", "HingeLoss", "InfogainLoss", "Accuracy"])
+    selector = r.integers((n,), 0, 1)
+    selector[r.integer(0, n - 1)] = 1
+    inputs = {"label": r.integers((n,), 0, 3), "s": selector}
+    bottoms, p = ["y", "labels"], None
+    if kind == "InfogainLoss":
+        bottoms, inputs["h"] = bottoms + ["h"], r.array((1, 1, 4, 4), 0, 1)
+    if kind in ("SoftmaxWithLoss", "InfogainLoss"):
+        p = loss_param(r, inputs["label"], normalize=False)
+    layers = blob("x", (n, 5)) + layer("Filter", ["x", "s"], ["rows"]) + layer("Filter", ["label", "s"], ["labels"])
+    layers += layer("InnerProduct", ["rows"], ["y"], inner_product_param={"num_output": 4})
+    return Case(layers + layer(kind, bottoms, ["out"], loss_param=p), inputs, no_input_grad=("label", "s", "h"),
+                force=False, backward=kind != "Accuracy")

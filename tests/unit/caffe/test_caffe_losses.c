@@ -348,4 +348,20 @@ CLEAN_TEST(nets_run_with_other_batches_and_as_onnx_with_any) {
     forget(net);
 }
 
+CLEAN_TEST(clones_give_the_same_bits_and_nets_of_f64_nearly_the_same) {
+    GD_SCOPE;
+    gd_seed(4);
+    gd_caffe_text_net *net = build(all_layers, GD_CAFFE_TEST);
+    gd_module *copy = gd_module_clone(net->module);
+    gd_tensor *x = gd_randn(gd_dims(2, 4, 3, 3));
+    gd_tensors a = gd_module_call(net->module, gd_list(x)), b = gd_module_call(copy, gd_list(x));
+    forget(net);
+    CHECK(gd_module_to(copy, NULL, GD_F64) == GD_OK);
+    gd_tensors c = gd_module_call(copy, gd_list(gd_cast(x, GD_F64)));
+    CHECK(a.count == 4 && b.count == 4 && c.count == 4);
+    for (int i = 0; i < 4; i++)
+        CHECK(tensors_same_bits(a.at[i], b.at[i]) && tensors_distance(a.at[i], c.at[i]) < 1e-5 &&
+              gd_tensor_dtype(c.at[i]) == GD_F64);
+}
+
 TEST_MAIN
