@@ -28,6 +28,8 @@ enum { ANY = -1, SAME = -2, LOSS = GD_CAFFE_LOSS | GD_CAFFE_NO_TOP_NEEDED };
     T(InfogainLoss, 2, 3, 1, 2, LOSS)            \
     T(InnerProduct, 1, 1, 1, 1, 0)               \
     T(LRN, 1, 1, 1, 1, 0)                        \
+    T(LSTM, 2, 5, 1, 3, 0)                       \
+    T(LSTMUnit, 3, 3, 2, 2, 0)                   \
     T(Log, 1, 1, 1, 1, 0)                        \
     T(MVN, 1, 1, 1, 1, 0)                        \
     T(MultinomialLogisticLoss, 2, 2, 1, 1, LOSS) \
@@ -36,6 +38,7 @@ enum { ANY = -1, SAME = -2, LOSS = GD_CAFFE_LOSS | GD_CAFFE_NO_TOP_NEEDED };
     T(Pooling, 1, 1, 1, 2, 0)                    \
     T(Power, 1, 1, 1, 1, 0)                      \
     T(Python, 0, ANY, 0, ANY, 0)                 \
+    T(RNN, 2, 4, 1, 2, 0)                        \
     T(Reduction, 1, 1, 1, 1, 0)                  \
     T(Reshape, 1, 1, 1, 1, 0)                    \
     T(SPP, 1, 1, 1, 1, 0)                        \
