@@ -31,7 +31,8 @@ typedef struct gd_caffe_net_options {
     /* Files of weights, .caffemodel or .caffemodel.h5, with commas between them (gd_caffe_load);
      * NULL: parameters start as the fillers of the text say. */
     const char *weights GD_DEFAULT_(nullptr);
-    /* Names of blobs, with spaces between them, that are the outputs; NULL: those of the net. */
+    /* Names of blobs, with spaces between them, that are the outputs: the net has only the layers that
+     * these need. NULL: the outputs of the text. */
     const char *outputs GD_DEFAULT_(nullptr);
     bool train GD_DEFAULT_(false); /* the layers of the phase TRAIN; false: those of TEST */
     int level GD_DEFAULT_(0);      /* and of this level */

@@ -340,6 +340,7 @@ static gd_status collect_layers(net_builder *b) {
 
 static gd_status build(net_builder *b) {
     GD_TRY(collect_layers(b));
+    GD_TRY(gd_caffe_drop_unneeded(b));
     GD_TRY(read_inputs(b));
     GD_TRY(open_data(b));
     for (int i = 0; i < b->net->n_layers; i++)

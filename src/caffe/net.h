@@ -52,7 +52,9 @@ typedef struct gd_caffe_net_settings {
     int level;
     const char *const *stages;
     int n_stages;
-    const char *outputs; /* names of blobs, with spaces between them; NULL: the net's outputs */
+    /* Names of blobs, with spaces between them: the net has only the layers that these need. NULL: the
+     * net's outputs, and all layers. */
+    const char *outputs;
     const gd_caffe_data_options *data; /* NULL: no threads, no dummy data */
     /* A net whose parameters the new one shares, by the names of layers; NULL: none. */
     const gd_caffe_text_net *share;

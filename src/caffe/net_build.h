@@ -55,6 +55,9 @@ gd_status gd_caffe_freeze_parameters(const gd_caffe_text_net *net);
 gd_status gd_caffe_check_included(const gd_pb *layer, const gd_caffe_net_settings *settings,
                                   bool *included);
 
+/* If outputs are named, drops the layers that compute none of them (net_state.c). */
+gd_status gd_caffe_drop_unneeded(net_builder *b);
+
 /* Adds the place and the name of the layer to the latest message, unless it names a layer. */
 gd_status gd_caffe_add_place(const gd_caffe_layer *l, gd_status status);
 
