@@ -17,6 +17,8 @@ enum { ANY = -1, SAME = -2, LOSS = GD_CAFFE_LOSS | GD_CAFFE_NO_TOP_NEEDED };
     T(Convolution, 1, ANY, 1, SAME, 0)           \
     T(Crop, 2, 2, 1, 1, 0)                       \
     T(Deconvolution, 1, ANY, 1, SAME, 0)         \
+    T(DetectionEvaluate, 0, ANY, 0, ANY, 0)      \
+    T(DetectionOutput, 3, 3, 1, 1, 0)            \
     T(Dropout, 1, 1, 1, 1, 0)                    \
     T(Eltwise, 2, ANY, 1, 1, 0)                  \
     T(Embed, 1, 1, 1, 1, 0)                      \
@@ -32,11 +34,15 @@ enum { ANY = -1, SAME = -2, LOSS = GD_CAFFE_LOSS | GD_CAFFE_NO_TOP_NEEDED };
     T(LSTMUnit, 3, 3, 2, 2, 0)                   \
     T(Log, 1, 1, 1, 1, 0)                        \
     T(MVN, 1, 1, 1, 1, 0)                        \
+    T(MultiBoxLoss, 0, ANY, 0, ANY, LOSS)        \
     T(MultinomialLogisticLoss, 2, 2, 1, 1, LOSS) \
+    T(Normalize, 1, 1, 1, 1, 0)                  \
     T(PReLU, 1, 1, 1, 1, 0)                      \
     T(Parameter, 0, 0, 1, 1, 0)                  \
+    T(Permute, 1, 1, 1, 1, 0)                    \
     T(Pooling, 1, 1, 1, 2, 0)                    \
     T(Power, 1, 1, 1, 1, 0)                      \
+    T(PriorBox, 2, 2, 1, 1, 0)                   \
     T(Python, 0, ANY, 0, ANY, 0)                 \
     T(RNN, 2, 4, 1, 2, 0)                        \
     T(Reduction, 1, 1, 1, 1, 0)                  \
@@ -46,6 +52,7 @@ enum { ANY = -1, SAME = -2, LOSS = GD_CAFFE_LOSS | GD_CAFFE_NO_TOP_NEEDED };
     T(SigmoidCrossEntropyLoss, 2, 2, 1, 1, LOSS) \
     T(Silence, 1, ANY, 0, 0, 0)                  \
     T(Slice, 1, 1, 1, ANY, 0)                    \
+    T(SmoothL1Loss, 0, ANY, 0, ANY, LOSS)        \
     T(SoftmaxWithLoss, 2, 2, 1, 2, LOSS)         \
     T(Split, 1, 1, 1, ANY, 0)                    \
     T(Swish, 1, 1, 1, 1, 0)                      \
