@@ -316,6 +316,7 @@ static gd_status make_net(net_builder *b) {
         const gd_status status = gd_net_add_with(net->module, l->name, l->module,
                                                  (gd_name_list){l->bottoms, l->n_bottoms},
                                                  (gd_name_list){l->tops, l->n_tops});
+        if (status == GD_E_MEMORY) return status;
         if (status != GD_OK) return gd_pb_fail(l->message, "%s", gd_latest_failure());
         stop_gradients(net->module, l);
     }
