@@ -8,6 +8,8 @@
 #include "clean_test.h"
 #include "compare.h"
 #include "core/error.h"
+#include "fault_walk.h"
+#include "gradus/caffe.h"
 #include "gradus/gradus.h"
 #include "temp.h"
 
@@ -145,6 +147,22 @@ CLEAN_TEST(a_file_of_onnx_begins_with_the_states_of_the_module) {
     }
 }
 
+CLEAN_TEST(blobs_go_to_a_file_of_weights_and_back) {
+    for (int i = 0; i < 2; i++) {
+        GD_SCOPE;
+        gd_caffe_text_net *net = build_layer(types[i], 6);
+        gd_tensor *want = in_pieces(net->module, six_steps(), 6, false);
+        const char *path = temp_path("recurrent.caffemodel");
+        CHECK_SAYING(gd_caffe_save(path, net->module) == GD_OK, "%s", gd_error_message());
+        gd_tensor *weight = gd_module_tensor(net->module, "rec.weight_h");
+        gd_assign(weight, gd_zeros_like(weight));
+        CHECK(tensors_distance(in_pieces(net->module, six_steps(), 6, false), want) > 1e-3);
+        CHECK_SAYING(gd_caffe_load(path, net->module) == GD_OK, "%s", gd_error_message());
+        CHECK(tensors_same_bits(in_pieces(net->module, six_steps(), 6, false), want));
+        drop(net);
+    }
+}
+
 /* --- failures --------------------------------------------------------------------------------- */
 
 static void check_refused(const char *inputs, const char *layer, const char *message) {
@@ -156,6 +174,11 @@ static void check_refused(const char *inputs, const char *layer, const char *mes
     gd_clear_error();
     drop(net);
 }
+
+static const char small[] =
+    "input: 'x' input_shape { dim: 6 dim: 2 dim: 3 } input: 'cont' input_shape { dim: 6 dim: 2 }\n"
+    "layer { name: 'rec' type: 'LSTM' bottom: 'x' bottom: 'cont' top: 'y'\n"
+    "  recurrent_param { num_output: 4 weight_filler { type: 'xavier' } } }\n";
 
 #define X    "input: 'x' input_shape { dim: 4 dim: 2 dim: 3 }"
 #define CONT "input: 'cont' input_shape { dim: 4 dim: 2 }"
@@ -186,6 +209,27 @@ CLEAN_TEST(what_does_not_fit_is_said_with_the_layer) {
     check_refused(X CONT,
                   "type: 'LSTMUnit' bottom: 'x' bottom: 'x' bottom: 'cont' top: 'a' top: 'b'",
                   "gates (1, N, 4 H)");
+}
+
+CLEAN_TEST(no_allocation_that_fails_is_lost) {
+    fault_walk w = {.what = "a net with an LSTM", .dense = 40};
+    while (fault_next(&w)) {
+        GD_SCOPE;
+        const sequence s = six_steps();
+        gd_caffe_text_net *net = NULL;
+        gd_tensors y = {NULL, 0};
+        gd_pb_read_text(&doc, &gd_caffe_net_schema, "net.prototxt", small, strlen(small));
+        fault_begin(&w);
+        gd_status status = gd_caffe_net_build(&net, gd_pb_root(doc), "net.prototxt",
+                                              &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST});
+        if (status == GD_OK) y = gd_module_call(net->module, gd_list(s.x, s.cont));
+        fault_end(&w);
+        if (status == GD_OK) status = gd_error_status();
+        CHECK_ROUND(&w, status != GD_OK || y.count == 1);
+        CHECK_FAULT(&w, status);
+        drop(net);
+    }
+    CHECK(w.failures > 10);
 }
 
 TEST_MAIN

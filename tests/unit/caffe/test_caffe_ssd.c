@@ -10,6 +10,7 @@
 #include "clean_test.h"
 #include "compare.h"
 #include "core/error.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
 #include "temp.h"
 
@@ -146,6 +147,35 @@ CLEAN_TEST(what_does_not_fit_is_said_with_the_layer) {
     check_refused(FOUND "detection_output_param { num_classes: 2 nms_param { eta: 2 } }",
                   "eta is 2");
     check_refused("type: 'MultiBoxLoss' bottom: 'x' top: 'y'", "train or evaluate a detector");
+}
+
+CLEAN_TEST(no_allocation_that_fails_is_lost) {
+    static const char all[] =
+        "input: 'x' input_shape { dim: 1 dim: 8 dim: 2 dim: 2 }\n"
+        "layer { name: 'n' type: 'Normalize' bottom: 'x' top: 'n' }\n"
+        "layer { name: 'p' type: 'Permute' bottom: 'n' top: 'p' permute_param { order: 0 order: 2 "
+        "} }\n"
+        "layer { name: 'b' type: 'PriorBox' bottom: 'x' bottom: 'x' top: 'b'\n"
+        "  prior_box_param { min_size: 1 aspect_ratio: 2 flip: false } }\n"
+        "layer { name: 'd' type: 'DetectionOutput' bottom: 'p' bottom: 'p' bottom: 'b' top: 'd'\n"
+        "  detection_output_param { num_classes: 4 background_label_id: -1 } }\n";
+    fault_walk w = {.what = "a detector", .dense = 40};
+    while (fault_next(&w)) {
+        GD_SCOPE;
+        gd_caffe_text_net *net = NULL;
+        gd_tensor *y = NULL, *x = gd_ones(gd_dims(1, 8, 2, 2));
+        gd_pb_read_text(&doc, &gd_caffe_net_schema, "net.prototxt", all, strlen(all));
+        fault_begin(&w);
+        gd_status status = gd_caffe_net_build(&net, gd_pb_root(doc), "net.prototxt",
+                                              &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST});
+        if (status == GD_OK) y = gd_module_forward(net->module, x);
+        fault_end(&w);
+        if (status == GD_OK) status = gd_error_status();
+        CHECK_ROUND(&w, status != GD_OK || gd_tensor_dim(y, 3) == 7);
+        CHECK_FAULT(&w, status);
+        drop(net);
+    }
+    CHECK(w.failures > 10);
 }
 
 TEST_MAIN
