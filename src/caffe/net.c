@@ -12,6 +12,7 @@
 #include "caffe/net_build.h"
 #include "caffe/read.h"
 #include "core/alloc.h"
+#include "core/checked.h"
 #include "core/grow.h"
 #include "dispatch/intern.h"
 #include "graph/build/shapes_only.h"
@@ -25,8 +26,18 @@ static int find_blob(const net_builder *b, const char *name) {
     return gd_entry_number(&b->by_name, name);
 }
 
+/* Whether the products of any sizes of a shape are below 2^61: layers multiply them without checks. */
+static bool is_countable(const gd_shape *shape) {
+    int64_t count = 4;
+    for (int i = 0; i < shape->rank; i++)
+        if (shape->at[i] > 1 && !gd_mul_i64(count, shape->at[i], &count)) return false;
+    return true;
+}
+
 static gd_status add_blob(net_builder *b, const char *name, const gd_shape *shape) {
     const char *kept = gd_intern(name);
+    if (!is_countable(shape))
+        return gd_pb_fail(b->message, "the blob '%s' has too many elements to count", name);
     if (!kept || !gd_grow(b->blobs, b->n_blobs, b->blobs_room) ||
         !gd_set_entry_number(&b->by_name, kept, b->n_blobs))
         return gd_no_memory(b->net->file, "for a net");

@@ -38,4 +38,46 @@ TEST(layers_become_rows_of_a_net) {
     gd_caffe_net_free(net);
 }
 
+TEST(a_blob_with_too_many_elements_is_refused) {
+    GD_SCOPE;
+    static const char text[] =
+        "input: 'data' input_shape { dim: 4294967296 dim: 0 dim: 4294967296 }\n"
+        "layer { name: 'act' type: 'TanH' bottom: 'data' top: 'y' }\n";
+    CHECK(!build(text, &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST}));
+    CHECK_SAYING(strstr(gd_latest_failure(), "the blob 'data' has too many elements"), "%s",
+                 gd_latest_failure());
+    gd_clear_error();
+}
+
+/* Names of its layers that the net has. */
+static void check_layers(const char *outputs, const char *names) {
+    static const char text[] = "input: 'x' input_shape { dim: 2 dim: 3 }\n"
+                               "layer { name: 'a' type: 'TanH' bottom: 'x' top: 'h' }\n"
+                               "layer { name: 'b' type: 'Sigmoid' bottom: 'h' top: 'side' }\n"
+                               "layer { name: 'c' type: 'ReLU' bottom: 'h' top: 'h' }\n"
+                               "layer { name: 'd' type: 'AbsVal' bottom: 'h' top: 'y' }\n"
+                               "layer { name: 'e' type: 'no such type' bottom: 'y' top: 'z' }\n"
+                               "layer { name: 'f' type: 'Silence' bottom: 'side' }\n";
+    char found[100] = "";
+    gd_caffe_text_net *net =
+        build(text, &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST, .outputs = outputs});
+    CHECK_SAYING(net != NULL, "%s", gd_latest_failure());
+    gd_module_part part;
+    for (int i = 0; net && gd_module_part_at(net->module, i, &part); i++) strcat(found, part.name);
+    CHECK_SAYING(strcmp(found, names) == 0, "%s: %s", outputs, found);
+    gd_caffe_net_free(net);
+}
+
+TEST(layers_that_named_outputs_do_not_need_are_left_out) {
+    GD_SCOPE;
+    check_layers("y", "acd");
+    check_layers("h", "ac");
+    check_layers("side", "ab");
+    check_layers("side y", "abcd");
+    CHECK(!build("input: 'x' input_shape { dim: 2 }\n",
+                 &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST, .outputs = "x1"}));
+    CHECK(strstr(gd_latest_failure(), "has no blob 'x1'"));
+    gd_clear_error();
+}
+
 TEST_MAIN
