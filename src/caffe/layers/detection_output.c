@@ -14,6 +14,7 @@
 
 #include "caffe/layer.h"
 #include "core/alloc.h"
+#include "core/checked.h"
 #include "core/grow.h"
 #include "core/tensor.h"
 #include "dispatch/intern.h"
@@ -194,21 +195,25 @@ static gd_tensor *find_boxes(const settings *s, gd_tensors in) {
 static gd_status check_sizes(const settings *s, const gd_shape *location,
                              const gd_shape *confidence, const gd_shape *prior) {
     const int64_t priors = prior->rank == 3 ? prior->at[2] / 4 : 0;
-    const int64_t boxes = s->shares_location ? 1 : s->classes;
+    int64_t scores, numbers; /* of an image */
     if (prior->rank != 3 || prior->at[0] != 1 || prior->at[1] != 2 || prior->at[2] % 4 != 0)
         return gd_fail(GD_E_SHAPE, "its third bottom must be (1, 2, 4 P), as PriorBox gives it");
-    if (location->rank < 2 || gd_caffe_count(location, 1, location->rank) != 4 * priors * boxes)
+    if (!gd_mul_i64(priors, s->classes, &scores) ||
+        !gd_mul_i64(4, s->shares_location ? priors : scores, &numbers))
+        return gd_fail(GD_E_SHAPE, "num_classes is %lld, which is too large",
+                       (long long)s->classes);
+    if (location->rank < 2 || gd_caffe_count(location, 1, location->rank) != numbers)
         return gd_fail(GD_E_SHAPE,
-                       "its first bottom must have %lld numbers for each image: 4 for each of "
-                       "%lld prior boxes%s",
-                       (long long)(4 * priors * boxes), (long long)priors,
-                       boxes > 1 ? " and each class" : "");
+                       "its first bottom must have %lld numbers for each image: 4 for each of %lld "
+                       "prior boxes%s",
+                       (long long)numbers, (long long)priors,
+                       s->shares_location ? "" : " and each class");
     if (confidence->rank < 2 || confidence->at[0] != location->at[0] ||
-        gd_caffe_count(confidence, 1, confidence->rank) != priors * s->classes)
+        gd_caffe_count(confidence, 1, confidence->rank) != scores)
         return gd_fail(GD_E_SHAPE,
                        "its second bottom must have %lld numbers for each image: one for each of "
                        "%lld prior boxes and %lld classes",
-                       (long long)(priors * s->classes), (long long)priors, (long long)s->classes);
+                       (long long)scores, (long long)priors, (long long)s->classes);
     return GD_OK;
 }
 
