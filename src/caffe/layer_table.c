@@ -25,6 +25,7 @@ enum { ANY = -1, SAME = -2, LOSS = GD_CAFFE_LOSS | GD_CAFFE_NO_TOP_NEEDED };
     T(EuclideanLoss, 2, 2, 1, 1, LOSS)           \
     T(Exp, 1, 1, 1, 1, 0)                        \
     T(Filter, 2, ANY, 1, ANY, 0)                 \
+    T(HDF5Output, 2, 2, 0, 0, 0)                 \
     T(HingeLoss, 2, 2, 1, 1, LOSS)               \
     T(Im2col, 1, 1, 1, 1, 0)                     \
     T(InfogainLoss, 2, 3, 1, 2, LOSS)            \
