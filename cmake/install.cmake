@@ -32,6 +32,10 @@ endif()
 if(GRADUS_HAS_PNG)
   add_image_library(PNG libpng "-lpng;-lz;-lm")
 endif()
+set(GRADUS_PC_LMDB "")
+if(GRADUS_HAS_LMDB)
+  set(GRADUS_PC_LMDB " -llmdb")
+endif()
 
 set(GRADUS_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/gradus)
 configure_package_config_file(cmake/gradusConfig.cmake.in ${CMAKE_BINARY_DIR}/gradusConfig.cmake
@@ -57,6 +61,7 @@ install(CODE "
   set(PROJECT_DESCRIPTION \"${PROJECT_DESCRIPTION}\")
   set(PROJECT_VERSION ${PROJECT_VERSION})
   set(GRADUS_PC_IMAGES [[${GRADUS_PC_IMAGES}]])
+  set(GRADUS_PC_LMDB [[${GRADUS_PC_LMDB}]])
   set(GRADUS_PC_LIBDIR [[${GRADUS_PC_LIBDIR}]])
   set(GRADUS_PC_INCLUDEDIR [[${GRADUS_PC_INCLUDEDIR}]])
   get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)

@@ -112,9 +112,9 @@ cuda)
     ;;
 list)
     echo "to build:  gcc (or clang) libc6-dev make cmake ninja-build"
-    echo "to test:   g++ (or clang++) pkg-config binutils clang locales libjpeg-dev libpng-dev clang-format-14 python3-dev"
+    echo "to test:   g++ (or clang++) pkg-config binutils clang locales libjpeg-dev libpng-dev liblmdb-dev clang-format-14 python3-dev"
     echo "CUDA:      nvcc; nvidia-cublas nvidia-cudnn-cu13 nvidia-cuda-nvrtc (Python packages, for headers and NVRTC)"
-    echo "optional:  libjpeg-dev libpng-dev (JPEG and PNG images), ccache (faster rebuilds)"
+    echo "optional:  libjpeg-dev libpng-dev (JPEG and PNG images), liblmdb-dev (LMDB databases), ccache (faster rebuilds)"
     exit 0
     ;;
 *)
@@ -136,6 +136,7 @@ if [ "$want" = test ]; then
     any_compiles c clang || need clang
     has_header jpeglib.h || need libjpeg-dev
     has_header png.h || need libpng-dev
+    has_header lmdb.h || need liblmdb-dev
     need_python_headers
     have clang-format-14 || need clang-format-14 # tools/check_format.sh needs this version
 fi
