@@ -14,9 +14,9 @@
  *     for (gd_tensors batch; gd_loader_next(gd_caffe_data_loader(data), &batch);) ...
  *
  * Batches run on across the end of the data, as in Caffe: with 10 samples, the second batch of 8
- * has samples 8, 9, 0, ..., 5. The stream has no end. Its parts of .batches batches are the epochs of
- * the loader, and the next epoch continues where the last one ended: a test net whose .batches is
- * its test_iter continues from test to test.
+ * has samples 8, 9, 0, ..., 5. The stream has no end. Its parts of .batches batches are the epochs
+ * of the loader, and the next epoch continues where the last one ended: a test net whose .batches
+ * is its test_iter continues from test to test.
  *
  * A batch is a function of the seed and its number alone, so workers and states of the loader need
  * nothing from here. Random crops, mirroring and orders are not the numbers that Caffe would draw.
@@ -46,17 +46,18 @@ bool gd_caffe_is_data(const char *type);
 
 /* Opens the data of these layers: LayerParameters as net files have them after an upgrade, which
  * belong to the phase; they are not used after the call. `of_file`: the file of the net; paths that
- * it names are looked for as path.h says. The loader belongs to the current scope, and *out is valid
- * as long as the loader. No layers: *out is NULL and the status GD_OK.
+ * it names are looked for as read.h says. The loader belongs to the current scope, and *out is
+ * valid as long as the loader. No layers: *out is NULL and the status GD_OK.
  *
- * Messages begin with the place in the file and name the layer:
- * "net.prototxt:3:1: layer 'mnist' (Data): ...".
+ * Messages begin with the place in the file and name the layer: "net.prototxt:3:1: layer 'mnist'
+ * (Data): ...".
  *
  * .dummy is a list like "data=3,227,227 label=1000": each layer with a top of this name reads
  * nothing, and the top is normally distributed numbers, with the batch size of the layer as its
- * first size (of a layer without one: 1). A single number, for a top after the first, is that of its
- * classes: integers from 0 below it. Tops of the layer that the list does not name have the classes
- * 0 and 1. An Input layer that the list does not name has no data: see gd_caffe_data_give. */
+ * first size (of a layer without one: 1). A single number, for a top after the first, is that of
+ * its classes: integers from 0 below it. Tops of the layer that the list does not name have the
+ * classes 0 and 1. An Input layer that the list does not name has no data: see
+ * gd_caffe_data_give. */
 gd_status gd_caffe_data_open(gd_caffe_data **out, const gd_pb *const *layers, int count,
                              gd_caffe_phase phase, const char *of_file,
                              const gd_caffe_data_options *options);

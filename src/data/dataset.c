@@ -312,8 +312,13 @@ const char *gd_dataset_sample_name(gd_dataset *d, int64_t index, char *text, siz
 }
 
 /* The factor makes keys of two epochs unrelated. */
+static uint64_t epoch_key(uint64_t epoch) { return (epoch + 1) * 0x9E3779B97F4A7C15u; }
+
 gd_random gd_sample_random(uint64_t seed, uint64_t epoch, int64_t index) {
-    return gd_random_of(seed ^ (epoch + 1) * 0x9E3779B97F4A7C15u, (uint64_t)index);
+    return gd_random_of(seed ^ epoch_key(epoch), (uint64_t)index);
+}
+uint64_t gd_sample_seed(const gd_random *random, uint64_t epoch) {
+    return random->rng.seed ^ epoch_key(epoch);
 }
 
 void gd_sample_release(gd_sample *s) {

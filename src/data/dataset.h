@@ -82,6 +82,8 @@ gd_status gd_dataset_fetch(const gd_dataset *dataset, int64_t index, gd_random *
                            gd_sample *sample);
 /* The random numbers of a sample in an epoch. */
 gd_random gd_sample_random(uint64_t seed, uint64_t epoch, int64_t index);
+/* The seed that such random numbers were made from. */
+uint64_t gd_sample_seed(const gd_random *random, uint64_t epoch);
 
 void gd_sample_release(gd_sample *sample); /* for tensors that no scope owns */
 gd_status gd_sample_from_list(gd_sample *sample, gd_tensors list);

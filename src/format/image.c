@@ -97,6 +97,7 @@ static gd_status decode_format(gd_bitmap *image, const char *name, const uint8_t
     else if (bytes >= 2 && data[0] == 'P' && data[1] >= '1' && data[1] <= '6')
         GD_TRY(gd_pnm_decode(image, name, data, bytes));
     else return fail_unknown_format(name, data, bytes);
+    if (o->unchanged) return GD_OK;
     const int colours = o->channels ? o->channels : image->channels >= 3 ? 3 : 1;
     GD_TRY(set_channels(image, name, colours + o->alpha));
     if (o->width == 0 && o->height == 0) return GD_OK;

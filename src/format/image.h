@@ -23,6 +23,7 @@ typedef struct gd_bitmap_options {
     int channels;      /* without alpha: 1 or 3; 0: as in the file */
     bool alpha;        /* keeps or adds an alpha channel; else colours are blended with black */
     int width, height; /* of the result; 0: as in the file */
+    bool unchanged;    /* all channels as in the file, also alpha */
 } gd_bitmap_options;
 
 /* `name` is for messages. On failure *image is empty. */
@@ -46,6 +47,10 @@ gd_status gd_bitmap_write_png(const char *path, int width, int height, int chann
 /* The bytes of such a file, from gd_malloc. `name` is for messages. On failure *data is NULL. */
 gd_status gd_bitmap_encode_png(const char *name, int width, int height, int channels,
                                const uint8_t *pixels, uint8_t **data, size_t *bytes);
+
+/* The same as a JPEG of quality 95: with 1 or 3 channels. GD_E_UNSUPPORTED without libjpeg. */
+gd_status gd_bitmap_encode_jpeg(const char *name, int width, int height, int channels,
+                                const uint8_t *pixels, uint8_t **data, size_t *bytes);
 
 /* --- for the decoders ------------------------------------------------------------------------- */
 
