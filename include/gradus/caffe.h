@@ -156,6 +156,57 @@ GD_API gd_history *gd_caffe_test_at(const char *site, const char *path,
 /* Each running gd_caffe_train writes a snapshot after its current iteration. Safe in a signal handler. */
 GD_API void gd_caffe_request_snapshot(void);
 
+/* --- databases of images ---------------------------------------------------------------------- */
+
+/* These functions write an LMDB as Caffe's tools do, with the same keys and records (Datum), into a
+ * folder that they create. They return the number of records; -1: the failure is recorded, and
+ * records that were committed before it stay. They need liblmdb. */
+
+typedef struct gd_caffe_convert_mnist_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    bool test GD_DEFAULT_(false); /* the 10,000 test images; false: the 60,000 for training */
+} GD_GIVEN_BY_NAME_ gd_caffe_convert_mnist_options;
+#define GD_CAFFE_CONVERT_MNIST_OPTIONS_(...) \
+    GD_OPTIONS_(gd_caffe_convert_mnist_options, (.test = false), __VA_ARGS__)
+
+/* From the files of MNIST in a folder, gzipped or not. */
+#define gd_caffe_convert_mnist(folder, database, ...)                     \
+    GD_WITH_OPTIONS_(gd_caffe_convert_mnist_at(GD_HERE, folder, database, \
+                                               GD_CAFFE_CONVERT_MNIST_OPTIONS_(__VA_ARGS__)))
+GD_API int64_t gd_caffe_convert_mnist_at(const char *site, const char *folder, const char *database,
+                                         const gd_caffe_convert_mnist_options *options);
+
+typedef struct gd_caffe_convert_images_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    const char *root GD_DEFAULT_(nullptr); /* text before each path: "images/"; NULL: none */
+    int64_t height GD_DEFAULT_(0);         /* to which images are resized; 0: they are not */
+    int64_t width GD_DEFAULT_(0);
+    bool gray GD_DEFAULT_(false); /* one channel; false: BGR */
+    bool shuffle GD_DEFAULT_(false);
+    uint64_t seed GD_DEFAULT_(0);                 /* of the shuffled order */
+    bool check_size GD_DEFAULT_(false);           /* fails if images have different sizes */
+    bool encoded GD_DEFAULT_(false);              /* stores JPEG or PNG, not pixels */
+    const char *encode_type GD_DEFAULT_(nullptr); /* "jpg" or "png"; NULL: that of the file */
+} GD_GIVEN_BY_NAME_ gd_caffe_convert_images_options;
+#define GD_CAFFE_CONVERT_IMAGES_OPTIONS_(...)                                            \
+    GD_OPTIONS_(gd_caffe_convert_images_options,                                         \
+                (.root = NULL, .height = 0, .width = 0, .gray = false, .shuffle = false, \
+                 .seed = 0, .check_size = false, .encoded = false, .encode_type = NULL), \
+                __VA_ARGS__)
+
+/* From images that a text file lists, one in a line: the path, a space, a label that is an integer.
+ * Images that cannot be read are left out, with a warning in the log. */
+#define gd_caffe_convert_images(list, database, ...)                     \
+    GD_WITH_OPTIONS_(gd_caffe_convert_images_at(GD_HERE, list, database, \
+                                                GD_CAFFE_CONVERT_IMAGES_OPTIONS_(__VA_ARGS__)))
+GD_API int64_t gd_caffe_convert_images_at(const char *site, const char *list, const char *database,
+                                          const gd_caffe_convert_images_options *options);
+
+/* The mean of the images of a database, f32 (1, C, H, W): gd_caffe_write_blob writes it as a
+ * mean_file. */
+#define gd_caffe_mean(database) gd_caffe_mean_at(GD_HERE, database)
+GD_API gd_tensor *gd_caffe_mean_at(const char *site, const char *database);
+
 #ifdef __cplusplus
 }
 #endif

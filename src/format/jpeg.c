@@ -1,6 +1,7 @@
-/* jpeg.c - decodes JPEG with libjpeg (libjpeg-turbo); see image.h. */
+/* jpeg.c - decodes and encodes JPEG with libjpeg (libjpeg-turbo); see image.h. */
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -159,7 +160,79 @@ gd_status gd_jpeg_decode(gd_bitmap *image, const char *name, const uint8_t *data
     return status;
 }
 
+/* --- encoding --------------------------------------------------------------------------------- */
+
+enum { QUALITY = 95 };
+
+typedef struct encoder {
+    struct jpeg_compress_struct info;
+    struct jpeg_error_mgr errors;
+    jmp_buf failed;
+    unsigned char *out; /* from malloc, by libjpeg */
+    unsigned long bytes;
+    char text[JMSG_LENGTH_MAX];
+} encoder;
+
+static void fail_encoder(j_common_ptr common) {
+    encoder *e = common->client_data;
+    common->err->format_message(common, e->text);
+    longjmp(e->failed, 1);
+}
+
+static void encode_pixels(encoder *e, int width, int height, int channels, const uint8_t *pixels) {
+    struct jpeg_compress_struct *info = &e->info;
+    jpeg_create_compress(info);
+    info->client_data = e;
+    jpeg_mem_dest(info, &e->out, &e->bytes);
+    info->image_width = (JDIMENSION)width;
+    info->image_height = (JDIMENSION)height;
+    info->input_components = channels;
+    info->in_color_space = channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
+    jpeg_set_defaults(info);
+    jpeg_set_quality(info, QUALITY, TRUE);
+    jpeg_start_compress(info, TRUE);
+    while (info->next_scanline < info->image_height) {
+        JSAMPROW row = (JSAMPROW)pixels + (size_t)info->next_scanline * (size_t)(width * channels);
+        jpeg_write_scanlines(info, &row, 1);
+    }
+    jpeg_finish_compress(info);
+}
+
+gd_status gd_bitmap_encode_jpeg(const char *name, int width, int height, int channels,
+                                const uint8_t *pixels, uint8_t **data, size_t *bytes) {
+    *data = NULL;
+    if (channels != 1 && channels != 3)
+        return gd_fail(GD_E_ARGUMENT, "%s: a JPEG has 1 or 3 channels, not %d", name, channels);
+    encoder *e = gd_calloc(1, sizeof *e);
+    if (!e) return gd_fail(GD_E_MEMORY, "%s: no memory to encode it", name);
+    e->info.err = jpeg_std_error(&e->errors);
+    e->info.client_data = e;
+    e->errors.error_exit = fail_encoder;
+    e->errors.output_message = ignore_output;
+    gd_status status = GD_OK;
+    if (setjmp(e->failed) == 0) encode_pixels(e, width, height, channels, pixels);
+    else status = gd_fail(GD_E_ARGUMENT, "%s: cannot be a JPEG: %s", name, e->text);
+    if (status == GD_OK && (*data = gd_malloc(e->bytes))) memcpy(*data, e->out, *bytes = e->bytes);
+    if (status == GD_OK && !*data)
+        status = gd_fail(GD_E_MEMORY, "%s: no memory to encode it", name);
+    jpeg_destroy_compress(&e->info);
+    free(e->out);
+    gd_free(e);
+    return status;
+}
+
 #else
+
+gd_status gd_bitmap_encode_jpeg(const char *name, int width, int height, int channels,
+                                const uint8_t *pixels, uint8_t **data, size_t *bytes) {
+    (void)width, (void)height, (void)channels, (void)pixels, (void)bytes;
+    *data = NULL;
+    return gd_fail(
+        GD_E_UNSUPPORTED,
+        "%s: cannot be a JPEG, because this library was built without libjpeg: install "
+        "libjpeg-dev (Debian, Ubuntu) or libjpeg-turbo-devel (Fedora) and build it again",
+        name);
+}
 
 gd_status gd_jpeg_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes,
                          const gd_bitmap_options *o) {

@@ -7,8 +7,11 @@
 #include "tool.h"
 
 static const command *const commands[] = {
-    &demo_command, &train_command, &eval_command, &predict_command, &summary_command,
-    &list_command, &ops_command,   &info_command, &time_command,    &test_command};
+    &demo_command,          &train_command,          &eval_command,
+    &predict_command,       &summary_command,        &list_command,
+    &ops_command,           &info_command,           &time_command,
+    &test_command,          &convert_mnist_command,  &convert_images_command,
+    &compute_mean_command};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 settings common;
@@ -140,7 +143,7 @@ static void print_overview(FILE *out) {
         "gradus trains and runs neural networks.\n\nusage: gradus COMMAND [options]\n\ncommands:\n",
         out);
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
+        fprintf(out, "  %-14s  %s\n", commands[i]->name, commands[i]->summary);
     fputs("\nTo begin:\n"
           "  gradus demo                         train a net that reads digits; takes a minute\n"
           "  gradus train --help                 the same with your own data\n"

@@ -13,7 +13,8 @@
 #define GD_HERE ((const char *)0)
 
 extern const command train_command, eval_command, predict_command, demo_command, summary_command,
-    ops_command, list_command, info_command, time_command, test_command;
+    ops_command, list_command, info_command, time_command, test_command, convert_mnist_command,
+    convert_images_command, compute_mean_command;
 
 /* --- common options (main.c) ------------------------------------------------------------------ */
 
