@@ -12,8 +12,13 @@
 #include "fault_walk.h"
 #include "files.h"
 #include "format/lmdb.h"
+#include "fuzz/damage.h"
 #include "gradus/gradus.h"
 #include "temp.h"
+
+#define LLVMFuzzerTestOneInput fuzz_datum
+#include "fuzz/fuzz_datum.c"
+#undef LLVMFuzzerTestOneInput
 
 enum { MAX_LAYERS = 8 };
 
@@ -385,6 +390,27 @@ CLEAN_TEST(a_broken_record_fails_with_its_key) {
                          says(messages[i]),
                      "%s", gd_error_message());
         gd_clear_error();
+    }
+}
+
+CLEAN_TEST(damaged_records_fail_or_are_read_completely) {
+    static const uint8_t raw[] = {8, 1, 16, 2, 24, 3, 34, 6, 1, 2, 3, 4, 5, 6, 40, 9};
+    static const uint8_t floats[] = {8, 1, 16, 1,  24, 2, 40,  3,  0x35, 0,
+                                     0, 0, 64, 53, 0,  0, 128, 63, 56,   0};
+    static const uint8_t encoded[] = {34,  23,  'P', '6', ' ', '2', ' ', '2', ' ', '2',
+                                      '5', '5', ' ', 1,   2,   3,   4,   5,   6,   7,
+                                      8,   9,   10,  11,  12,  40,  1,   56,  1};
+    const struct {
+        const uint8_t *data;
+        size_t bytes;
+    } files[] = {{raw, sizeof raw}, {floats, sizeof floats}, {encoded, sizeof encoded}};
+    for (int i = 0; i < 3; i++) {
+        gd_caffe_picture picture;
+        CHECK(gd_caffe_datum_read(&picture, "whole", files[i].data, files[i].bytes,
+                                  GD_CAFFE_AS_STORED) == GD_OK);
+        gd_caffe_picture_free(&picture);
+        run_cut(fuzz_datum, files[i].data, files[i].bytes);
+        run_damaged(fuzz_datum, files[i].data, files[i].bytes, 5000);
     }
 }
 
