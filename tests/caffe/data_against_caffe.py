@@ -1,6 +1,6 @@
 """data_against_caffe.py - compares the data layers, databases and means with Caffe.
 
-It needs the packages kendryte-caffe, lmdb, numpy and pillow, and the programs run_data and gradus, which the variables
+It needs the packages kendryte-caffe, lmdb, h5py, numpy and pillow, and the programs run_data and gradus, which the variables
 GRADUS_RUN_DATA and GRADUS_PROGRAM name. Caffe runs in a child process, because it aborts on bad input.
 """
 import os
@@ -10,6 +10,7 @@ import tempfile
 
 os.environ.setdefault("GLOG_minloglevel", "2")
 import numpy as np
+import h5py
 import lmdb
 from PIL import Image
 
@@ -217,6 +218,24 @@ def check_images():
                 tolerance=tolerance)
 
 
+def check_hdf5():
+    form = "layer { name: 'h' type: 'HDF5Data' %s hdf5_data_param { source: 'h5.txt' batch_size: %d } }\n"
+    names = []
+    for i, rows in enumerate((13, 1, 8)):
+        names.append("rows%d.h5" % i)
+        with h5py.File(names[-1], "w") as f:
+            f["data"] = rng.randn(rows, 2, 3).astype(np.float32)
+            f["label"] = rng.randint(0, 10, rows).astype(np.float32)
+            f.create_dataset("packed", data=rng.randn(rows, 5), chunks=(min(rows, 4), 3), compression="gzip", shuffle=True)
+            f["number"] = rng.randint(-9, 9, (rows, 1, 1, 2))
+    for count in (1, 3):
+        with open("h5.txt", "w") as f:
+            f.write("\n".join(names[:count]) + "\n")
+        for tops in (("data", "label"), ("label",), ("packed", "number", "data")):
+            for batch in (1, 5, 13, 40):
+                compare("HDF5Data", form % (" ".join("top: '%s'" % t for t in tops), batch), 6)
+
+
 def check_made_up():
     shape = "shape { dim: 4 dim: 3 }"
     form = "layer { name: 'm' type: 'DummyData' top: 'a' top: 'b' dummy_data_param { %s } }\n"
@@ -294,7 +313,7 @@ def check_commands():
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for check in (check_data, check_encoded, check_images, check_made_up, check_commands):
+        for check in (check_data, check_encoded, check_images, check_hdf5, check_made_up, check_commands):
             check()
         os.chdir("/")
     for kind in sorted(counts):

@@ -40,7 +40,7 @@ help)
     expect 0 'usage: gradus COMMAND' --help
     expect 2 'usage: gradus COMMAND'
     expect 0 'gradus 0' --version
-    for command in demo train eval predict summary list ops info time test; do
+    for command in demo train eval predict summary list ops info time test convert-mnist convert-images compute-mean; do
         expect 0 "usage: gradus $command" $command --help
         expect 0 "usage: gradus $command" help $command
         awk -v c=$command 'length($0) > 100 { print "gradus " c " --help: a line of " length($0) " columns"; bad = 1 }
@@ -438,6 +438,44 @@ look)
     expect 0 'instruction set' info
     expect 0 '' info --json
     check_json
+    ;;
+databases)
+    # two images of 2 x 3 pixels in the form of MNIST
+    mkdir mnist
+    printf '\000\000\010\003\000\000\000\002\000\000\000\002\000\000\000\003abcdefghijkl' >mnist/t10k-images-idx3-ubyte
+    printf '\000\000\010\001\000\000\000\002\000\001' >mnist/t10k-labels-idx1-ubyte
+    printf 'P6 4 2 255 abcdefghijklmnopqrstuvwx' >a.ppm
+    printf 'P5 2 2 255 abcd' >'b c.ppm'
+    printf 'a.ppm 3\nb c.ppm 0\n' >list.txt
+    expect 2 'it needs a folder and a database; there are 1 arguments' convert-mnist mnist
+    expect 2 "part is 'tset'; it must be train or test" convert-mnist mnist db --part tset
+    expect 2 'it needs a list and a database' convert-images list.txt
+    expect 2 "backend is 'leveldb'; only lmdb is written" convert-images list.txt db -backend leveldb
+    expect 2 'is given twice' convert-images . list.txt db --root .
+    expect 2 'it needs a database and a file' compute-mean
+    expect 1 'nowhere: has no file' convert-mnist nowhere db
+    if "$gradus" convert-mnist mnist db --part test 2>&1 | grep -q 'without liblmdb'; then
+        echo 'built without liblmdb: nothing else to test'
+    else
+        expect 1 'db: has a database already; remove the folder' convert-mnist mnist db --part test
+        expect 0 'wrote 2 records to db2' convert-mnist mnist db2 --part test
+        expect 0 'mean_value channel \[0\]: 102.5' compute-mean db2 mean.binaryproto
+        [ -s mean.binaryproto ] || { echo 'mean.binaryproto is missing'; failures=$((failures + 1)); }
+        expect 0 '"means":\[102.5\]' compute-mean db2 --json
+        check_json
+        expect 1 'height is 3 and width 0' convert-images list.txt db3 --resize-height 3
+        expect 0 'wrote 2 records to db4' convert-images list.txt db4
+        expect 0 '"records":2' convert-images ./ list.txt db5 -resize_height=3 -resize_width=5 -gray --json
+        check_json
+        expect 0 'Number of channels: 1' compute-mean db5
+        expect 1 'has 2 x 2 pixels, and the first image 2 x 4' convert-images list.txt db6 --check-size
+        printf 'a.ppm 3\ngone.ppm 1\n' >list.txt
+        expect 0 'gone.ppm.*; the image is left out' convert-images list.txt db7 --quiet
+        printf 'a.ppm cat\n' >list.txt
+        expect 1 "line 1: the label 'cat' is no integer" convert-images list.txt db8
+        printf 'gone.ppm 3\n' >list.txt
+        expect 1 'none of the 1 images can be read' convert-images list.txt db9
+    fi
     ;;
 train)
     expect 0 'Saved m.onnx' train --model convnet --data digits,count=1500 --epochs 2 --lr 0.003 --seed 1 \
