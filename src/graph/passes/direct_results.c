@@ -210,6 +210,15 @@ static bool skip_cat(direct_pass *d, int at) {
     return true;
 }
 
+/* Whether the step copies all elements of its input in row-major order. Of the ops whose result may be a
+ * view, these copy where strides allow none. */
+static bool copies_in_order(const gd_pstep *s) {
+    static const char *const names[] = {"reshape", "flatten", "contiguous"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (s->n_in == 1 && strcmp(s->op->name, names[i]) == 0) return true;
+    return false;
+}
+
 /* Removes a copy whose operands can be written directly. */
 static bool remove_copy(direct_pass *d, int at) {
     gd_pstep *s = &d->p->steps[at];
@@ -217,8 +226,7 @@ static bool remove_copy(direct_pass *d, int at) {
         return false;
     for (int k = 0; k < s->n_in; k++)
         if (s->in[k] < 0) return false;
-    const bool reshapes = s->n_in == 1 && (strcmp(s->op->name, "reshape") == 0 ||
-                                           strcmp(s->op->name, "contiguous") == 0);
+    const bool reshapes = copies_in_order(s);
     if (!reshapes && strcmp(s->op->name, "cat") != 0) return false;
     const int root = d->p->values[s->out[0]].root, mark = d->n_replaced;
     if (!(reshapes ? skip_reshape(d, at) : skip_cat(d, at))) {
