@@ -112,13 +112,16 @@ static inline gd_device_queue *queue_of(gd_device *d) {
     return __builtin_expect(q != NULL, 1) ? q : make_queue(d);
 }
 
-bool gd_device_is_usable(const gd_device *d) {
-    return !d->lost && (!forked || !gd_device_is_inherited(d));
+/* Whether the device, its memory and its locks belong to the parent of this process. */
+static inline bool is_of_parent(const gd_device *d) {
+    return __builtin_expect(forked, 0) && gd_device_is_inherited(d);
 }
+
+bool gd_device_is_usable(const gd_device *d) { return !d->lost && !is_of_parent(d); }
 
 gd_status gd_device_check(const gd_device *d) {
     if (gd_device_is_usable(d)) return GD_OK;
-    if (forked && gd_device_is_inherited(d))
+    if (is_of_parent(d))
         return gd_fail(
             GD_E_DEVICE,
             "%s was opened before the fork, and cannot be used in the child; start a new "
@@ -196,7 +199,7 @@ static void unlock_and_release(gd_device *d, gd_device_queue *q) {
 }
 
 void gd_device_release_later(gd_device *d, gd_device_release *release) {
-    if (forked) return; /* the memory belongs to the parent */
+    if (is_of_parent(d)) return;
     gd_device_queue *q = d->lost ? NULL : queue_of(d);
     release->next = NULL;
     if (!q) {
@@ -313,7 +316,7 @@ gd_status gd_queue_alloc(gd_device *d, size_t bytes, gd_queue queue, void **hand
 }
 
 void gd_queue_free(gd_device *d, void *handle, size_t bytes) {
-    if (forked) { /* another thread of the parent may have held the lock */
+    if (is_of_parent(d)) { /* another of its threads may have held the lock */
         atomic_fetch_sub_explicit(&d->live_bytes, (int64_t)bytes, memory_order_relaxed);
         return;
     }
@@ -326,7 +329,7 @@ void gd_queue_free(gd_device *d, void *handle, size_t bytes) {
 
 void gd_queue_trim(gd_device *d) {
     gd_device_queue *q;
-    if (forked || d->lost || !(q = d->queue)) return;
+    if (is_of_parent(d) || d->lost || !(q = d->queue)) return;
     hold(q);
     trim_memory(d, q);
     count_memory(d, q, 0);
@@ -628,7 +631,7 @@ void gd_device_log_counter(gd_device *d, uint64_t run, _Atomic uint64_t *counter
 
 void gd_device_forget_counter(gd_device *d, const _Atomic uint64_t *counter) {
     gd_device_queue *q = d->api->host_reads ? NULL : d->queue;
-    if (!q || forked) return;
+    if (!q || is_of_parent(d)) return;
     hold(q);
     for (logged_counter **at = &q->counters, *c; (c = *at);) {
         if (c->counter == counter) {

@@ -417,6 +417,25 @@ static bool inherited_device_fails(void *arg) {
     return fails && gd_item(gd_sum(gd_ones(gd_dims(5)))) == 5; /* the CPU works */
 }
 
+/* Memory that a child frees on a device of its own is used again. */
+static bool reuses_memory(void *arg) {
+    (void)arg;
+    GD_SCOPE;
+    gd_device *device = gd_device_get("test");
+    gd_set_default_device(device);
+    for (int i = 0; i < 10; i++) {
+        GD_SCOPE;
+        gd_zeros(gd_dims(1 << 20));
+    }
+    const gd_memory memory = gd_memory_stats(device);
+    const bool reused =
+        memory.live_bytes == 0 && memory.cached_bytes >= 4 << 20 && memory.cached_bytes < 8 << 20;
+    gd_memory_trim(device);
+    return reused && gd_memory_stats(device).cached_bytes == 0 && !gd_failed();
+}
+
+TEST(a_child_reuses_memory_of_its_device) { CHECK(succeeds_in_child(reuses_memory, NULL)); }
+
 /* This program opens the device nowhere else. */
 TEST(a_child_can_open_a_device_that_its_parent_has_not) {
     GD_SCOPE;
