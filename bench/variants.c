@@ -49,6 +49,12 @@ static const variant_case cases[] = {
      "32,64,56,56 32,64,56,56 dims=3,3 stride=1,1 padding=1,1 dilation=1,1 groups=1"},
     {"cuda", "conv_grad_weight",
      "32,96,56,56 32,96,56,56 dims=3,3 stride=1,1 padding=1,1 dilation=1,1 groups=96"},
+    {"cuda", "conv_grad_input",
+     "bf16:32,64,56,56 bf16:64,64,3,3 dims=56,56 stride=1,1 padding=1,1 dilation=1,1 groups=1"},
+    {"cuda", "conv_grad_weight",
+     "bf16:32,64,56,56 bf16:32,64,56,56 dims=3,3 stride=1,1 padding=1,1 dilation=1,1 groups=1"},
+    {"cuda", "conv_grad_input",
+     "32,256,14,14 256,256,3,3 dims=28,28 stride=2,2 padding=1,1 dilation=1,1 groups=1"},
     {"cuda", "conv_transpose2d", "32,256,7,7 256,256,3,3 none"},
     {"cuda", "matmul", "128,784 784,512"},
     {"cuda", "matmul", "1024,1024 1024,1024"},
@@ -56,6 +62,9 @@ static const variant_case cases[] = {
     {"cuda", "linear", "128,784 512,784 512"},
     {"cuda", "attention_forward",
      "bf16:8,12,1024,64 bf16:8,12,1024,64 bf16:8,12,1024,64 none none causal=true grouped=false"},
+    {"cuda", "attention_grad",
+     "bf16:8,12,1024,64 bf16:8,12,1024,64 bf16:8,12,1024,64 bf16:8,12,1024,64 8,12,1024 "
+     "bf16:8,12,1024,64 none none causal=true grouped=false"},
     {"cuda", "batch_norm", "bf16:32,64,56,56 64 64 64 64 training=true"},
 };
 
