@@ -1,9 +1,10 @@
 #!/bin/sh
 # gpu_check.sh [PART...] [--data FOLDER] - checks the CUDA backend on a machine with a GPU. It needs no network.
 #
-#   build      builds the library, the CUDA backend, tests, benchmarks and examples in build-gpu/; prints what is off
-#   test       runs the generated suites, the tests of the device, a training run that is killed, and the examples and
-#              the demo, on the GPU; the results of the examples are printed beside those of the CPU
+#   build      builds the library, the CUDA backend, tests, benchmarks, examples and the Python package in build-gpu/; prints
+#              what is off
+#   test       runs the generated suites, the tests of the device and of the Python package, a training run that is killed,
+#              and the examples and the demo, on the GPU; the results of the examples are printed beside those of the CPU
 #   sanitize   runs a sample of the suites under compute-sanitizer, memcheck and racecheck
 #   bench      compares training steps with those of PyTorch (bench/versus_pytorch_cuda.py)
 #   train      trains large nets twice and compares all bits (if there is PyTorch); trains on the data of FOLDER, and measures
@@ -17,7 +18,7 @@
 # Variables: JOBS, processes at a time (default: the number of cores); SUITES, those of `test`; NETS, those of `bench`;
 # PEERS, options of versus_pytorch_cuda.py, for example --profile or --peers torch,graph (torch.compile takes a minute for a large net); TWICE, the nets that `train` trains twice;
 # ARCHITECTURES, for which kernels are compiled (default: that of the GPU); KIND, the kind of device (cuda); SAMPLE, one
-# case in SAMPLE (default: all) of `test`; BUILD, the folder of the build.
+# case in SAMPLE (default: all) of `test`; BUILD, the folder of the build; CMAKE_FLAGS, more arguments of its configuration.
 set -u
 cd "$(dirname "$0")/.."
 build=${BUILD:-build-gpu}
@@ -81,13 +82,14 @@ part_build() {
     log=$build/build.log
     mkdir -p $build
     # shellcheck disable=SC2086
-    cmake -S . -B $build $generator -DGRADUS_CUDA=AUTO -DGRADUS_CUDA_ARCHITECTURES="${architectures:-90}" >$log 2>&1 ||
+    cmake -S . -B $build $generator -DGRADUS_CUDA=AUTO -DGRADUS_CUDA_ARCHITECTURES="${architectures:-90}" ${CMAKE_FLAGS:-} >$log 2>&1 ||
         { cat $log; end_part build failed; return 1; }
     status=0
     rows=
     # the names of targets that exist, with what each is for
-    for target in gradus_backend_$kind gradus_backend_test test_ops test_kill unit_tests gradus_tool bench_device bench_feed examples; do
-        if ! cmake --build $build --target help 2>/dev/null | grep -q "^\(\.\.\. \)\?$target\b"; then
+    for target in gradus_backend_$kind gradus_backend_test test_ops test_kill unit_tests gradus_tool bench_device bench_feed examples \
+        gradus_python gradus_python_files; do
+        if ! cmake --build $build --target help 2>/dev/null | grep -qE "(^|^\.\.\. |/CMakeFiles/)$target\b"; then
             rows="$rows$target off\n"
         elif timeout "$(left)" cmake --build $build -j"$jobs" --target "$target" >>$log 2>&1; then
             rows="$rows$target built\n"
@@ -98,7 +100,7 @@ part_build() {
     done
     [ $status = 0 ] || tail -40 $log
     echo
-    grep -E '^--   (devices|cuBLASLt|cuDNN|NVRTC|JPEG|PNG)' $log | sed 's/^--   //'
+    grep -E '^--   (devices|cuBLASLt|cuDNN|NVRTC|JPEG|PNG|Python)' $log | sed 's/^--   //'
     find_sanitizer >/dev/null && echo "compute-sanitizer on" || echo "compute-sanitizer off (it was not found, so there is no part sanitize)"
     has_torch && echo "PyTorch           on" || echo "PyTorch           off (python3 has none with CUDA, so there is no part bench)"
     # shellcheck disable=SC2059
@@ -171,16 +173,20 @@ run_examples() {
     return $bad
 }
 
-# run_programs PROCESSES PROGRAM... - runs tests of build/tests/; the output of each is in results/PROGRAM.log.
+# run_programs PROCESSES PROGRAM... - runs tests of build/tests/, and test_python, which is test_gpu.py; the output of each is
+# in results/PROGRAM.log.
 run_programs() {
     processes=$1
     shift
+    python=$PWD/$build/python
     # test_kill: only the run that is killed at random times, which must end with the same bits
     # shellcheck disable=SC2016
     for program in "$@"; do echo "$program"; done | GRADUS_TEST_GPU=1 GRADUS_KILL_DEVICE=$kind xargs -P "$processes" -L 1 sh -c '
-        only=; [ $0 = test_kill ] && only=killed_at_any_time
+        set -- '"$build"'/tests/$0
+        [ $0 = test_kill ] && set -- "$@" killed_at_any_time
+        [ $0 = test_python ] && set -- env PYTHONPATH='"$python"' python3 tests/python/run.py tests/python/test_gpu.py
         rest=$(('"$deadline"' - $(date +%s))); [ $rest -gt 0 ] || rest=1
-        timeout $rest '"$build"'/tests/$0 $only >'"$results"'/$0.log 2>&1; echo "status $?" >>'"$results"'/$0.log'
+        timeout $rest "$@" >'"$results"'/$0.log 2>&1; echo "status $?" >>'"$results"'/$0.log'
 }
 
 # A line for each program: passed, failed.
@@ -209,6 +215,7 @@ part_test() {
     programs=$(for path in $build/tests/test_cuda_* $build/tests/test_kill; do
         [ -x "$path" ] && [ "${path##*/}" != test_cuda_faults ] && echo "${path##*/}"
     done)
+    ls $build/python/gradus/_core*.so >/dev/null 2>&1 && programs="test_python $programs"
     status=0
     # shellcheck disable=SC2086
     run_programs 4 $programs &
