@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gradus import _core
 
 if TYPE_CHECKING:
+    from gradus._fit import History
     from gradus.nn import Module
 
-__all__ = ["inputs", "load", "net", "outputs", "read_blob", "save", "write_blob"]
+__all__ = ["inputs", "load", "net", "outputs", "read_blob", "save", "test", "train", "write_blob"]
 
 Path = str | os.PathLike[str]
 
@@ -52,6 +53,35 @@ def inputs(net: Module) -> dict[str, tuple[int, ...]]:
 def outputs(net: Module) -> dict[str, tuple[int, ...]]:
     """The outputs of a net by their names, with their shapes; empty for other modules."""
     return dict(_core._caffe_blobs(net)[1])
+
+
+def train(solver: Path, device: str | None = None, weights: Path | Iterable[Path] | None = None,
+          snapshot: Path | None = None, checkpoints: Path | None = None, resume: bool = False, iterations: int = 0,
+          dummy: str | None = None, workers: int = 0, log: Callable[[str], object] | None = None, jit: bool = True,
+          interrupt: bool = True) -> History:
+    """Trains as a solver.prototxt says, and returns the history; its model is the trained net.
+
+    weights: .caffemodel files to start from; snapshot: a .solverstate to continue from; checkpoints and resume: a folder
+    for the library's own checkpoints, from which a run continues with the same bits; iterations: at most so many; log:
+    gets the lines of Caffe's log, for example print. Without it they go to the logger "gradus"."""
+    import gradus._fit  # noqa: F401 (the class of histories)
+    import gradus.nn  # noqa: F401 (the classes of modules)
+
+    history, module = _core._caffe_train(
+        os.fspath(solver), device, _files(weights), _files(snapshot), _files(checkpoints), resume, iterations, dummy, workers,
+        log, jit, interrupt)
+    history.model = module
+    return history  # type: ignore[no-any-return]
+
+
+def test(net: Path, weights: Path | Iterable[Path] | None = None, iterations: int = 50, level: int = 0,
+         stages: str | Iterable[str] | None = None, dummy: str | None = None, workers: int = 0,
+         log: Callable[[str], object] | None = None) -> dict[str, float]:
+    """The means of the outputs of a net on batches of its data layers, in the phase TEST."""
+    import gradus._fit  # noqa: F401 (the class of histories)
+
+    history = _core._caffe_test(os.fspath(net), _files(weights), iterations, level, _names(stages), dummy, workers, log)
+    return {name: column[-1] for name, column in history.history.items()}
 
 
 def load(net: Module, paths: Path | Iterable[Path]) -> None:

@@ -55,6 +55,76 @@ static PyObject *core_blobs(PyObject *module, PyObject *self) {
     return NULL;
 }
 
+/* --- training and testing --------------------------------------------------------------------- */
+
+/* Passes a line of the log to a function of the program. */
+static void pass_line(const char *line, void *function) {
+    const PyGILState_STATE state = gdpy_enter();
+    PyObject *done = PyObject_CallFunction(function, "s", line);
+    if (!done) gdpy_keep_exception();
+    Py_XDECREF(done);
+    gdpy_leave(state);
+}
+
+/* _caffe_train(path, device, weights, snapshot, checkpoints, resume, iterations, dummy, workers, line, jit,
+ * interrupt): (history, net). */
+static PyObject *core_train(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *path;
+    gd_caffe_train_options o = *GD_CAFFE_TRAIN_OPTIONS_();
+    int resume, jit, interrupt;
+    long long iterations;
+    PyObject *line;
+    gd_module *net = NULL;
+    if (!PyArg_ParseTuple(args, "szzzzpLziOpp", &path, &o.device, &o.weights, &o.snapshot,
+                          &o.checkpoints, &resume, &iterations, &o.dummy, &o.workers, &line, &jit,
+                          &interrupt))
+        return NULL;
+    o.resume = resume;
+    o.iterations = iterations;
+    o.jit = jit;
+    o.interrupt = interrupt;
+    o.line = line == Py_None ? NULL : pass_line;
+    o.line_user = line;
+    o.net = &net;
+    gdpy_call c;
+    gdpy_open(&c);
+    gdpy_release_gil(&c);
+    gd_history *h = gd_caffe_train_at(c.site, path, &o);
+    gdpy_take_gil(&c);
+    PyObject *history = gdpy_wrap_history(h),
+             *trained = history ? gdpy_wrap_object(net, GDPY_MODULE, gd_module_type(net)) : NULL;
+    gdpy_cancel(&c);
+    if (trained) return Py_BuildValue("(NN)", history, trained);
+    Py_XDECREF(history);
+    return NULL;
+}
+
+/* _caffe_test(path, weights, iterations, level, stages, dummy, workers, line): a history. */
+static PyObject *core_test(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *path;
+    gd_caffe_test_options o = *GD_CAFFE_TEST_OPTIONS_();
+    long long iterations;
+    PyObject *line;
+    if (!PyArg_ParseTuple(args, "szLizziO", &path, &o.weights, &iterations, &o.level, &o.stages,
+                          &o.dummy, &o.workers, &line))
+        return NULL;
+    o.iterations = iterations;
+    o.line = line == Py_None ? NULL : pass_line;
+    o.line_user = line;
+    gdpy_call c;
+    gdpy_open(&c);
+    gdpy_release_gil(&c);
+    gd_history *h = gd_caffe_test_at(c.site, path, &o);
+    gdpy_take_gil(&c);
+    PyObject *history = gdpy_wrap_history(h);
+    gdpy_cancel(&c);
+    return history;
+}
+
+/* --- files ------------------------------------------------------------------------------------ */
+
 typedef gd_status (*file_call)(const char *site, const char *path, gd_module *net);
 
 static PyObject *call_with_file(PyObject *args, file_call call) {
@@ -105,6 +175,8 @@ static PyObject *core_write_blob(PyObject *module, PyObject *args) {
 PyMethodDef gdpy_caffe_functions[] = {
     {"_caffe_net", core_net, METH_VARARGS, NULL},
     {"_caffe_blobs", core_blobs, METH_O, NULL},
+    {"_caffe_train", core_train, METH_VARARGS, NULL},
+    {"_caffe_test", core_test, METH_VARARGS, NULL},
     {"_caffe_load", core_load, METH_VARARGS, NULL},
     {"_caffe_save", core_save, METH_VARARGS, NULL},
     {"_caffe_read_blob", core_read_blob, METH_VARARGS, NULL},

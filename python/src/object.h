@@ -83,6 +83,9 @@ bool gdpy_parameters_from(gdpy_call *call, PyObject *o, gdpy_parameters *to);
 /* Ends the constructor of a layer or a net: moves it to the device and dtype of the call. */
 PyObject *gdpy_end_module(gdpy_call *call, PyObject *self, gd_module *module);
 
+/* What a call that trains has returned: a _core.History, or the exception. */
+PyObject *gdpy_wrap_history(gd_history *h);
+
 /* Functions of _core for training: state.c, train.c, watch.c, onnx.c, caffe.c, record.c. */
 extern PyMethodDef gdpy_state_functions[], gdpy_train_functions[], gdpy_watch_functions[],
     gdpy_onnx_functions[], gdpy_caffe_functions[], gdpy_record_functions[];

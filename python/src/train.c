@@ -262,7 +262,7 @@ static bool read_fit_options(fit_arguments *f, PyObject *names) {
     return read_validation(f, validation) && read_callbacks(f, callbacks);
 }
 
-static PyObject *wrap_history(gd_history *h) {
+PyObject *gdpy_wrap_history(gd_history *h) {
     if (!h) return gdpy_raise();
     gdpy_drop_exceptions();
     if (PyErr_CheckSignals() < 0) return NULL; /* a second Ctrl-C */
@@ -285,7 +285,7 @@ static PyObject *core_fit(PyObject *module, PyObject *args, PyObject *names) {
         gdpy_release_gil(&c);
         gd_history *h = gd_fit_at(c.site, f.net, f.data, &f.o);
         gdpy_take_gil(&c);
-        result = wrap_history(h);
+        result = gdpy_wrap_history(h);
     }
     PyMem_Free(f.callbacks);
     gdpy_cancel(&c);
@@ -336,7 +336,7 @@ static PyObject *core_evaluate(PyObject *module, PyObject *args) {
     gdpy_release_gil(&c);
     gd_history *h = gd_evaluate_at(c.site, e.net, e.data, &e.o);
     gdpy_take_gil(&c);
-    PyObject *result = wrap_history(h);
+    PyObject *result = gdpy_wrap_history(h);
     gdpy_cancel(&c);
     return result;
 }
