@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "caffe/filler.h"
+#include "core/number.h"
 #include "caffe/net_build.h"
 #include "caffe/own.h"
 #include "gradus/layers.h"
@@ -16,7 +17,7 @@ gd_status gd_caffe_fail(const gd_caffe_layer *l, const char *format, ...) {
     char text[GD_MESSAGE_MAX];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     return gd_pb_fail(l->message, "layer '%s' (%s): %s", l->name, l->type, text);
 }

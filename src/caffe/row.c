@@ -17,6 +17,7 @@
 #include "codegen/operator_text.h"
 #include "core/alloc.h"
 #include "core/ascii.h"
+#include "core/number.h"
 #include "dispatch/intern.h"
 #include "dispatch/op.h"
 #include "gradus/layers.h"
@@ -61,12 +62,12 @@ static void print_value(const gd_caffe_layer *l, const gd_pb_field *message,
     if (field->flags & GD_PB_REPEATED) {
         for (size_t i = 0; list && i < list->count && used < size; i++)
             used += (size_t)(field->type == GD_PB_FLOAT
-                                 ? snprintf(text + used, size - used, "%s%.9g", i ? "," : "",
-                                            (double)list->floats[i])
+                                 ? gd_snprintf(text + used, size - used, "%s%.9g", i ? "," : "",
+                                               (double)list->floats[i])
                                  : snprintf(text + used, size - used, "%s%lld", i ? "," : "",
                                             (long long)list->ints[i]));
     } else if (field->type == GD_PB_FLOAT || field->type == GD_PB_DOUBLE)
-        snprintf(text, size, "%.9g", gd_pb_float_of(l->message, path));
+        gd_snprintf(text, size, "%.9g", gd_pb_float_of(l->message, path));
     else if (field->type == GD_PB_ENUM) {
         snprintf(text, size, "%s", gd_pb_word_of(l->message, path));
         for (char *c = text; *c; c++) *c = gd_to_lower(*c);
@@ -89,9 +90,9 @@ static void add_option(char *options, const char *name, const char *value) {
 }
 
 static bool equal_numbers(const char *a, const char *b) {
-    double x, y;
-    char end;
-    return sscanf(a, "%lf%c", &x, &end) == 1 && sscanf(b, "%lf%c", &y, &end) == 1 && x == y;
+    char *end_a, *end_b;
+    const double x = gd_double_parse(a, &end_a), y = gd_double_parse(b, &end_b);
+    return end_a > a && !*end_a && end_b > b && !*end_b && x == y;
 }
 
 static bool is_set(const gd_caffe_layer *l, const gd_pb_field *message, const char *field) {
