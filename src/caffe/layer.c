@@ -8,6 +8,8 @@
 #include "caffe/filler.h"
 #include "core/number.h"
 #include "caffe/net_build.h"
+#include "core/nearest.h"
+#include "dispatch/op.h"
 #include "caffe/own.h"
 #include "gradus/layers.h"
 #include "graph/build/graph.h"
@@ -59,6 +61,16 @@ static gd_status make_own(gd_caffe_layer *l, bool *found) {
     return l->module ? GD_OK : gd_failure();
 }
 
+static gd_status no_such_type(const gd_caffe_layer *l) {
+    gd_nearest n = gd_nearest_to(l->type);
+    const char *name;
+    for (int i = 0; (name = gd_caffe_type_name(i)); i++) gd_nearest_try(&n, name);
+    for (int i = 0; i < gd_op_count(); i++)
+        if (gd_op_at(i)->caffe.name) gd_nearest_try(&n, gd_op_at(i)->caffe.name);
+    return gd_caffe_fail(l, "there is no such type of layer%s%s%s", n.best ? "; did you mean " : "",
+                         n.best ? n.best : "", n.best ? "?" : "");
+}
+
 static gd_status make_by_type(gd_caffe_layer *l) {
     const gd_caffe_type *t = gd_caffe_find_type(l->type);
     bool found = false;
@@ -68,7 +80,7 @@ static gd_status make_by_type(gd_caffe_layer *l) {
     }
     GD_TRY(gd_caffe_make_row(l, &found));
     if (!found) GD_TRY(make_own(l, &found));
-    return found ? GD_OK : gd_caffe_fail(l, "there is no such type of layer");
+    return found ? GD_OK : no_such_type(l);
 }
 
 /* The message of an op gets the place of the layer in the text. */
@@ -76,7 +88,9 @@ gd_status gd_caffe_add_place(const gd_caffe_layer *l, gd_status status) {
     char text[GD_MESSAGE_MAX];
     snprintf(text, sizeof text, "%s", gd_latest_failure());
     if (strstr(text, "layer '")) return status;
-    gd_caffe_fail(l, "%s", text);
+    const size_t n = strlen(l->type); /* the module's type before the message of an op */
+    const bool twice = strncmp(text, l->type, n) == 0 && strncmp(text + n, ": ", 2) == 0;
+    gd_caffe_fail(l, "%s", text + (twice ? n + 2 : 0));
     snprintf(text, sizeof text, "%s", gd_latest_failure());
     return gd_fail(status, "%s", text);
 }

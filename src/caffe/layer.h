@@ -64,6 +64,9 @@ enum {
 /* The type of this name: an entry of layer_table.c. NULL: there is none. */
 const gd_caffe_type *gd_caffe_find_type(const char *name);
 
+/* The name of an entry; NULL behind the last one. */
+const char *gd_caffe_type_name(int index);
+
 /* Makes the module of a layer of any type: by its entry of the table, by the record of an op or a layer, or
  * as an op of the program, and checks the numbers of bottoms and tops. */
 gd_status gd_caffe_make_layer(gd_caffe_layer *l);

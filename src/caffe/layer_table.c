@@ -71,3 +71,7 @@ const gd_caffe_type *gd_caffe_find_type(const char *name) {
         if (strcmp(types[i].name, name) == 0) return &types[i];
     return NULL;
 }
+
+const char *gd_caffe_type_name(int index) {
+    return (size_t)index < sizeof types / sizeof *types ? types[index].name : NULL;
+}

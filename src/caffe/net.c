@@ -14,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/checked.h"
 #include "core/grow.h"
+#include "core/nearest.h"
 #include "dispatch/intern.h"
 #include "graph/build/shapes_only.h"
 #include "gradus/ops.h"
@@ -120,14 +121,11 @@ static gd_status open_data(net_builder *b) {
 /* --- layers ----------------------------------------------------------------------------------- */
 
 static gd_status no_bottom(const net_builder *b, const gd_caffe_layer *l, const char *name) {
-    char near[200] = "";
-    int shown = 0;
-    for (int i = b->n_blobs - 1; i >= 0 && shown < 6; i--, shown++)
-        snprintf(near + strlen(near), sizeof near - strlen(near), "%s%.30s", shown ? ", " : "",
-                 b->blobs[i].name);
-    return gd_caffe_fail(l,
-                         "its bottom '%s' is neither an input nor a top of an earlier layer%s%s%s",
-                         name, shown ? " (the last ones are " : "", near, shown ? ")" : "");
+    gd_nearest n = gd_nearest_to(name);
+    for (int i = 0; i < b->n_blobs; i++) gd_nearest_try(&n, b->blobs[i].name);
+    return gd_caffe_fail(
+        l, "its bottom '%s' is neither an input nor a top of an earlier layer%s%s%s", name,
+        n.best ? "; did you mean '" : "", n.best ? n.best : "", n.best ? "'?" : "");
 }
 
 /* Reads the names and the shapes of the bottoms. A blob that is read is no output of the net, until it is
