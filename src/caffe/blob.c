@@ -94,8 +94,8 @@ gd_status gd_caffe_put_blob(gd_pb *blob, gd_tensor *t) {
     const gd_dtype dtype = t->dtype == GD_F64 ? GD_F64 : GD_F32;
     const bool same = t->dtype == (unsigned)dtype;
     if (t->kind != GD_VALUE) return gd_fail(GD_E_STATE, "the tensor of a blob has no values");
-    gd_pb *shape = gd_pb_put_message(blob, "shape");
-    for (int i = 0; i < t->rank; i++) gd_pb_put_int(shape, "dim", t->dims[i]);
+    for (int i = 0; i < t->rank; i++) /* a scalar has no shape */
+        gd_pb_put_int(gd_pb_put_message(blob, "shape"), "dim", t->dims[i]);
     const size_t count = (size_t)gd_numel(t->rank, t->dims), bytes = count * gd_dtype_bytes(dtype);
     const void *data = same && gd_tensor_is_contiguous(t) ? gd_data(t) : NULL;
     if (data == NULL) {

@@ -4,16 +4,19 @@
  *
  * Each line of standard input is "SCHEMA FROM TO IN OUT": the message of the file IN (net, solver,
  * solver_state, blob_vector, datum) in the format FROM (text, wire, any) is written to OUT in the format
- * TO. If FROM is `upgrade`, a net or a solver is read in either format and upgraded. The program answers
- * with "done", or with "failed: " and the message of the failure.
+ * TO. If FROM is `upgrade`, a net or a solver is read in either format and upgraded. If FROM is `tensors`,
+ * the blobs of a blob_vector are made tensors and blobs again. The program answers with "done", or with
+ * "failed: " and the message of the failure.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "caffe/blob.h"
 #include "caffe/read.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "files.h"
+#include "gradus/gradus.h"
 
 static const struct {
     const char *name;
@@ -35,12 +38,31 @@ static gd_status load(gd_pb_doc **doc, const gd_pb_schema *schema, const char *f
                                           : gd_caffe_read_solver(doc, path);
 }
 
+static gd_status through_tensors(gd_pb_doc **doc) {
+    const gd_pb_list *blobs = gd_pb_get(gd_pb_root(*doc), "blobs");
+    gd_pb_doc *made = gd_pb_new(&gd_caffe_blob_vector_schema);
+    gd_status status = made ? GD_OK : GD_E_MEMORY;
+    for (size_t i = 0; blobs && i < blobs->count && status == GD_OK; i++) {
+        gd_tensor *t;
+        status = gd_caffe_blob_tensor(blobs->messages[i], &t);
+        if (status == GD_OK)
+            status = gd_caffe_put_blob(gd_pb_put_message(gd_pb_root(made), "blobs"), t);
+    }
+    gd_pb_free(*doc);
+    *doc = made;
+    if (status != GD_OK) gd_pb_free(made);
+    return status;
+}
+
 static gd_status convert(const gd_pb_schema *schema, const char *from, const char *to,
                          const char *in, const char *out) {
+    GD_SCOPE;
     gd_pb_doc *doc;
     char *data;
     size_t bytes;
-    GD_TRY(load(&doc, schema, from, in));
+    const bool tensors = strcmp(from, "tensors") == 0;
+    GD_TRY(load(&doc, schema, tensors ? "wire" : from, in));
+    if (tensors) GD_TRY(through_tensors(&doc));
     const gd_status status = strcmp(to, "text") == 0 ? gd_pb_print_text(doc, &data, &bytes)
                                                      : gd_pb_print(doc, &data, &bytes);
     gd_pb_free(doc);

@@ -152,6 +152,42 @@ def check_random(program, rng, cases):
     return count
 
 
+# --- blobs -------------------------------------------------------------------------------------------------
+
+
+def draw_blob(rng, blob):
+    """A blob whose values fit its shape, and the same blob as Caffe writes it today."""
+    sizes = [rng.choice([1, 1, 2, 3, 7]) for _ in range(rng.randint(0, 5))]
+    again = caffe_pb2.BlobProto()
+    if rng.random() < 0.3:
+        sizes = [rng.choice([1, 2, 3]) for _ in range(4)]
+        blob.num, blob.channels, blob.height, blob.width = sizes
+    else:
+        blob.shape.dim.extend(sizes)
+        blob.shape.SetInParent()
+    if sizes:  # a scalar has no shape
+        again.shape.dim.extend(sizes)
+    values = [draw_float(rng, True) for _ in range(int(np.prod(sizes, dtype=int)))]
+    for b in (blob, again):
+        (b.double_data if len(values) % 2 else b.data).extend(values)
+    return again
+
+
+def check_blobs(program, rng, cases):
+    """Blobs that become tensors and blobs again are those that Caffe would write."""
+    count = 0
+    for _ in range(cases):
+        vector, expected = caffe_pb2.BlobProtoVector(), caffe_pb2.BlobProtoVector()
+        for _ in range(rng.randint(1, 4)):
+            expected.blobs.add().CopyFrom(draw_blob(rng, vector.blobs.add()))
+        got = program.convert("blob_vector", "tensors", "wire", vector.SerializeToString())
+        if got != expected.SerializeToString(deterministic=True):
+            print("blobs: %s\n%r" % (vector, got))
+            count += 1
+    print("%d times some blobs as tensors: %d mistakes" % (cases, count))
+    return count
+
+
 # --- files -------------------------------------------------------------------------------------------------
 
 
@@ -370,7 +406,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = Program(options.program, folder)
         mistakes = check_files(program) + check_random(program, rng, options.cases)
-        mistakes += check_solver_types(program)
+        mistakes += check_blobs(program, rng, options.cases) + check_solver_types(program)
         mistakes += check_v1(program, folder, rng, max(1, options.cases // 20))
     sys.exit(1 if mistakes else 0)
 
