@@ -29,6 +29,15 @@ if [ ! -d "$build/corpus/fuzz_image" ]; then
     find "$(dirname "$0")/../tests/golden/images" -type f -size -2k ! -name '*.npz' -exec cp {} "$build/corpus/fuzz_image/" \;
     printf 'a,"b""c",d\r\n1,"x\ny",2.5\r\n, u ,NA\n-3e4,x,7\n' >"$build/corpus/fuzz_csv/table.csv"
 fi
+if [ ! -d "$build/corpus/fuzz_prototxt" ]; then
+    mkdir -p "$build/corpus/fuzz_prototxt" "$build/corpus/fuzz_caffemodel"
+    printf 'name: "a" input: "x" input_dim: [1, 2]\nlayers { name: "c" type: CONVOLUTION bottom: "x" top: "y" blobs_lr: 1 weight_decay: 0
+  param: "w" include { phase: TEST } convolution_param { num_output: 2 weight_filler { type: "xavier" } } blobs { data: 1 } }\n' \
+        >"$build/corpus/fuzz_prototxt/v1.prototxt"
+    printf 'net: "a" base_lr: 0.01 solver_type: ADAM net_param { layer { type: "BatchNorm" param {} param {} param {} } }\n' \
+        >"$build/corpus/fuzz_prototxt/solver.prototxt"
+    printf '\012\001a\242\006\026\012\001c\022\004ReLU:\013*\004\000\000\200?:\003\012\001\001' >"$build/corpus/fuzz_caffemodel/a.caffemodel"
+fi
 for target in "$build"/tests/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue
     name=$(basename "$target")

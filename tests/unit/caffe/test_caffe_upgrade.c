@@ -2,10 +2,12 @@
 #include <unistd.h>
 #include <sys/stat.h>
 
+#include "caffe/blob.h"
 #include "caffe/read.h"
 #include "core/alloc.h"
 #include "core/error.h"
-#include "format/file.h"
+#include "fault_walk.h"
+#include "gradus/gradus.h"
 #include "temp.h"
 #include "test.h"
 
@@ -349,6 +351,64 @@ TEST(a_file_that_a_file_names_is_found_from_the_folders_around_it) {
     CHECK(!strcmp(gd_latest_failure(), "there is no '/no.lmdb'"));
     CHECK(gd_caffe_find_file("", solver, found, sizeof found) == GD_E_ARGUMENT);
     CHECK(gd_caffe_find_file(names[0], solver, found, 20) == GD_E_ARGUMENT);
+}
+
+/* --- without memory --------------------------------------------------------------------------- */
+
+/* Layers that need more than one piece of memory, with weights. */
+static void write_layers(const char *path) {
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < 60; i++)
+        fprintf(f,
+                "layers { name: 'layer %d' type: IMAGE_DATA image_data_param { scale: 2 }\n"
+                "  param: 'a' blobs_lr: 1 blobs { shape { dim: 2 dim: 3 } data: [1, 2, 3, 4, 5, 6] "
+                "} }\n",
+                i);
+    if (f) fclose(f);
+}
+
+static gd_status put_layers(gd_pb_doc *from, gd_pb *to) {
+    const gd_pb_list *layers = gd_pb_get(gd_pb_root(from), "layer");
+    for (size_t i = 0; i < layers->count; i++) {
+        GD_SCOPE;
+        gd_tensor *t;
+        GD_TRY(gd_caffe_blob_tensor(gd_pb_message(layers->messages[i], "blobs"), &t));
+        gd_tensor *turned = gd_transpose(t, 0, 1);
+        if (gd_failed()) return gd_failure();
+        GD_TRY(
+            gd_caffe_put_blob(gd_pb_put_message(gd_pb_put_message(to, "layer"), "blobs"), turned));
+    }
+    return GD_OK;
+}
+
+static gd_status read_and_write(const char *path) {
+    gd_pb_doc *doc, *copy = NULL, *again = NULL;
+    char *data = NULL;
+    size_t bytes = 0;
+    GD_TRY(gd_caffe_read_net(&doc, path));
+    copy = gd_pb_new(&gd_caffe_net_schema);
+    gd_status status = copy ? put_layers(doc, gd_pb_root(copy)) : GD_E_MEMORY;
+    if (status == GD_OK) status = gd_pb_print(copy, &data, &bytes);
+    if (status == GD_OK) status = gd_pb_read(&again, &gd_caffe_net_schema, "net", data, bytes);
+    gd_pb_free(again);
+    gd_pb_free(copy);
+    gd_pb_free(doc);
+    gd_free(data);
+    return status;
+}
+
+TEST(without_memory_reading_and_upgrading_fail_as_such) {
+    const char *path = temp_path("many.prototxt");
+    write_layers(path);
+    fault_walk w = {.what = "a net of Caffe"};
+    while (fault_next(&w)) {
+        fault_begin(&w);
+        const gd_status status = read_and_write(path);
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
+        CHECK_ROUND(&w, (status == GD_OK) == !w.fired);
+    }
+    CHECK_SAYING(w.failures > 50, "%lld", (long long)w.failures);
 }
 
 TEST_MAIN
