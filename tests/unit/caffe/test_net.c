@@ -38,6 +38,25 @@ TEST(layers_become_rows_of_a_net) {
     gd_caffe_net_free(net);
 }
 
+TEST(an_op_of_the_program_is_a_layer_with_its_options_as_fields) {
+    GD_SCOPE;
+    CHECK(gd_op_define("my_shifted(x) -> y  elementwise float\n"
+                       "x times a plus b.\n"
+                       "  a float = 2\n"
+                       "  b float = 1\n"
+                       "  y = x * a + b\n",
+                       NULL) == GD_OK);
+    static const char text[] =
+        "input: 'x' input_shape { dim: 2 dim: 3 }\n"
+        "layer { name: 'l' type: 'my_shifted' bottom: 'x' top: 'y' my_shifted_param { b: 0.5 } }\n";
+    gd_caffe_text_net *net = build(text, &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST});
+    CHECK_SAYING(net, "%s", gd_latest_failure());
+    if (!net) return;
+    gd_tensors y = gd_module_call(net->module, gd_list(gd_ones(gd_dims(2, 3))));
+    CHECK(y.count == 1 && gd_item(gd_sum(y.at[0])) == 15);
+    gd_caffe_net_free(net);
+}
+
 TEST(a_blob_with_too_many_elements_is_refused) {
     GD_SCOPE;
     static const char text[] =
