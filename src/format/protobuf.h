@@ -16,8 +16,8 @@
  *
  * Reading the wire format: fields that the schema does not have are skipped, so that newer files
  * can be read. Strings are checked UTF-8 without zero bytes; they are copied, with a zero byte
- * after them. Values of type BYTES are not copied: they point into the data that were read.
- * A group is an error. Reading text: a field that the schema does not have is an error. Messages
+ * after them. Values of type BYTES and of fields with GD_PB_VIEW are not copied: they point into the
+ * data that were read. A group is an error. Reading text: a field that the schema does not have is an error. Messages
  * nest at most 100 levels deep and have at most 2^31 - 1 bytes, as in other implementations.
  *
  * Errors are GD_E_FORMAT and read "model.onnx: byte 1234: graph.node[2].name: ..." or

@@ -160,6 +160,19 @@ TEST(packed_and_unpacked_numbers_are_read_and_unknown_fields_are_skipped) {
     CHECK(numbers && numbers->count == 2 && numbers->ints[1] == 8);
     CHECK(gd_pb_int(gd_pb_root(doc), "i32", 0) == 9);
     gd_pb_free(doc);
+    /* doubles that are not copied, and more of them behind */
+    static const char doubles[] = "\x8a\x01\x08\0\0\0\0\0\0\xf0\x3f\x89\x01\0\0\0\0\0\0\0\x40"
+                                  "\x8a\x01\x08\0\0\0\0\0\0\x08\x40";
+    CHECK(read_wire(&doc, doubles, 11) == GD_OK);
+    const gd_pb_list *viewed = gd_pb_get(gd_pb_root(doc), "doubles");
+    CHECK(viewed && viewed->items == doubles + 3 &&
+          gd_pb_float(gd_pb_root(doc), "doubles", 0) == 1);
+    gd_pb_free(doc);
+    CHECK(read_wire(&doc, doubles, sizeof doubles - 1) == GD_OK);
+    viewed = gd_pb_get(gd_pb_root(doc), "doubles");
+    CHECK(viewed && viewed->count == 3);
+    for (int i = 0; i < 3; i++) CHECK(gd_pb_float_at(viewed, (size_t)i) == i + 1);
+    gd_pb_free(doc);
     /* a message in two parts is merged */
     CHECK(read_wire(&doc, "\x5a\x02\x08\x01\x5a\x02\x10\x02", 8) == GD_OK);
     const gd_pb *child = gd_pb_message(gd_pb_root(doc), "child");
