@@ -10,12 +10,30 @@
 
 #include "core/error.h"
 
-typedef gd_status (*upgrade_fn)(gd_pb *message, const char *name);
+typedef struct kind {
+    const char *name;
+    const gd_pb_schema *schema;
+    gd_status (*upgrade)(gd_pb *message, const char *file);
+} kind;
 
-static gd_status read_file(gd_pb_doc **out, const gd_pb_schema *schema, const char *path,
-                           upgrade_fn upgrade) {
-    GD_TRY(gd_pb_load_either(out, schema, path));
-    const gd_status status = upgrade(gd_pb_root(*out), path);
+static const kind net = {"net", &gd_caffe_net_schema, gd_caffe_upgrade_net},
+                  solver = {"solver", &gd_caffe_solver_schema, gd_caffe_upgrade_solver};
+
+/* A failure says so if the text is a file of the other kind. */
+static gd_status load_file(gd_pb_doc **out, const kind *of, const kind *other, const char *path) {
+    char message[GD_MESSAGE_MAX];
+    const gd_status status = gd_pb_load_either(out, of->schema, path);
+    if (status != GD_E_FORMAT) return status;
+    snprintf(message, sizeof message, "%s", gd_latest_failure());
+    if (gd_pb_load_text(out, other->schema, path) != GD_OK) return gd_fail(status, "%s", message);
+    gd_pb_free(*out);
+    *out = NULL;
+    return gd_fail(status, "%s: this is a %s, and a %s is needed", path, other->name, of->name);
+}
+
+static gd_status read_file(gd_pb_doc **out, const kind *of, const kind *other, const char *path) {
+    GD_TRY(load_file(out, of, other, path));
+    const gd_status status = of->upgrade(gd_pb_root(*out), path);
     if (status == GD_OK) return GD_OK;
     gd_pb_free(*out);
     *out = NULL;
@@ -23,11 +41,11 @@ static gd_status read_file(gd_pb_doc **out, const gd_pb_schema *schema, const ch
 }
 
 gd_status gd_caffe_read_net(gd_pb_doc **out, const char *path) {
-    return read_file(out, &gd_caffe_net_schema, path, gd_caffe_upgrade_net);
+    return read_file(out, &net, &solver, path);
 }
 
 gd_status gd_caffe_read_solver(gd_pb_doc **out, const char *path) {
-    return read_file(out, &gd_caffe_solver_schema, path, gd_caffe_upgrade_solver);
+    return read_file(out, &solver, &net, path);
 }
 
 /* --- files that files name -------------------------------------------------------------------- */

@@ -381,6 +381,8 @@ bool gd_pb_is_text(const char *data, size_t bytes) {
 
 static gd_status read_either(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
                              const char *data, size_t bytes) {
+    if (bytes >= 2 && (memcmp(data, "\xFF\xFE", 2) == 0 || memcmp(data, "\xFE\xFF", 2) == 0))
+        return gd_fail(GD_E_FORMAT, "%s: the text is UTF-16; it must be saved as UTF-8", name);
     if (gd_pb_is_text(data, bytes)) return gd_pb_read_text(out, schema, name, data, bytes);
     return gd_pb_read(out, schema, name, data, bytes);
 }

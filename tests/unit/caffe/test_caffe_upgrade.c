@@ -307,6 +307,23 @@ TEST(the_contents_of_a_file_say_whether_it_is_text) {
           !strcmp(gd_pb_string_of(gd_pb_root(doc), "type"), "Adam"));
     gd_pb_free(doc);
     CHECK(gd_caffe_read_net(&doc, temp_path("none.prototxt")) == GD_E_IO && doc == NULL);
+    CHECK(gd_caffe_read_net(&doc, write_file(path, "\xFF\xFEn\0a\0", 6)) == GD_E_FORMAT &&
+          doc == NULL);
+    CHECK(
+        strstr(gd_latest_failure(), "net.prototxt: the text is UTF-16; it must be saved as UTF-8"));
+}
+
+TEST(a_solver_in_place_of_a_net_is_called_one) {
+    static const char text[] = "net: 'a'", wrong[] = "nett: 'a'";
+    gd_pb_doc *doc;
+    const char *path = temp_path("wrong.prototxt");
+    CHECK(gd_caffe_read_net(&doc, write_file(path, text, sizeof text - 1)) == GD_E_FORMAT && !doc);
+    CHECK(strstr(gd_latest_failure(), "wrong.prototxt: this is a solver, and a net is needed"));
+    CHECK(gd_caffe_read_solver(&doc, write_file(path, "layer {}", 8)) == GD_E_FORMAT && !doc);
+    CHECK(strstr(gd_latest_failure(), "wrong.prototxt: this is a net, and a solver is needed"));
+    CHECK(gd_caffe_read_net(&doc, write_file(path, wrong, sizeof wrong - 1)) == GD_E_FORMAT &&
+          !doc);
+    CHECK(strstr(gd_latest_failure(), "wrong.prototxt:1:1: a NetParameter has no field 'nett'"));
 }
 
 TEST(a_file_that_a_file_names_is_found_from_the_folders_around_it) {
