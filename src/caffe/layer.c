@@ -11,7 +11,6 @@
 #include "core/nearest.h"
 #include "dispatch/op.h"
 #include "caffe/own.h"
-#include "core/number.h"
 #include "gradus/layers.h"
 #include "graph/build/graph.h"
 #include "nn/module.h"
