@@ -4,7 +4,7 @@
 # The corpus of a target is in BUILD/corpus/TARGET; the next run continues from it. At first, the corpus of fuzz_onnx
 # has the files that test_onnx_control writes, graphs with branches and loops, and files of other programs in
 # tests/golden; that of fuzz_safetensors is from tests/golden and tests/fuzz/corpus, that of fuzz_image from
-# tests/golden/images. An input that crashes is saved as BUILD/TARGET-crash-...
+# tests/golden/images, that of fuzz_hdf5 from tests/golden/hdf5. An input that crashes is saved as BUILD/TARGET-crash-...
 set -eu
 build=$1
 seconds=$2
@@ -37,6 +37,12 @@ if [ ! -d "$build/corpus/fuzz_prototxt" ]; then
     printf 'net: "a" base_lr: 0.01 solver_type: ADAM net_param { layer { type: "BatchNorm" param {} param {} param {} } }\n' \
         >"$build/corpus/fuzz_prototxt/solver.prototxt"
     printf '\012\001a\242\006\026\012\001c\022\004ReLU:\013*\004\000\000\200?:\003\012\001\001' >"$build/corpus/fuzz_caffemodel/a.caffemodel"
+fi
+if [ ! -d "$build/corpus/fuzz_hdf5" ]; then
+    mkdir -p "$build/corpus/fuzz_hdf5"
+    for file in "$(dirname "$0")/../tests/golden/hdf5"/*.gz; do
+        gzip -dc "$file" >"$build/corpus/fuzz_hdf5/$(basename "$file" .gz)"
+    done
 fi
 for target in "$build"/tests/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue

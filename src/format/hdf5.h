@@ -95,7 +95,8 @@ typedef struct gd_hdf5_object {
 const gd_hdf5_object *gd_hdf5_root(const gd_hdf5 *file);
 
 /* Opens the object at a path such as "conv1/0", which starts at the group `from`, or with "/" at the
- * root. GD_E_ARGUMENT: there is none; the message lists what the group has. */
+ * root. GD_E_ARGUMENT: there is none; the message lists what the group has. Each group on the way is
+ * read: to open many objects of a large group, open it once and start from it. */
 gd_status gd_hdf5_object_open(gd_hdf5_object **out, const gd_hdf5_object *from, const char *path);
 void gd_hdf5_object_close(gd_hdf5_object *object); /* NULL is fine */
 

@@ -46,8 +46,11 @@ gd_status gd_hdf5_load(gd_hdf5_walk *walk, uint64_t address, uint64_t bytes, uin
     return status;
 }
 
+bool gd_hdf5_ignores_checksums;
+
 gd_status gd_hdf5_verify(const gd_hdf5 *file, uint64_t address, const uint8_t *block,
                          size_t bytes) {
+    if (gd_hdf5_ignores_checksums && bytes >= CHECKSUM_BYTES) return GD_OK;
     if (bytes < CHECKSUM_BYTES || gd_hdf5_checksum(block, bytes - CHECKSUM_BYTES) !=
                                       gd_get_u32(block + bytes - CHECKSUM_BYTES))
         return gd_hdf5_fail_at(file, address, "the checksum of a block does not match");

@@ -58,7 +58,7 @@ static gd_status check_block(const gd_hdf5_heap *heap, uint64_t address, uint8_t
     const size_t sum_at = (size_t)(5 + file->offset_bytes + heap->offset_bytes);
     if (bytes < sum_at + 4 || memcmp(data, "FHDB", 4) != 0 || data[4] != 0)
         return gd_hdf5_fail_at(file, address, "expected 'FHDB'");
-    if (!heap->checksums) return GD_OK;
+    if (!heap->checksums || gd_hdf5_ignores_checksums) return GD_OK;
     const uint32_t sum = gd_get_u32(data + sum_at); /* computed with zeros in its place */
     memset(data + sum_at, 0, 4);
     return sum == gd_hdf5_checksum(data, (size_t)bytes)
@@ -129,12 +129,6 @@ static gd_status add_huge(void *user, gd_hdf5_cursor *record) {
     return GD_OK;
 }
 
-static int width_of(uint64_t most) {
-    int bytes = 1;
-    while (bytes < 8 && most >> (8 * bytes)) bytes++;
-    return bytes;
-}
-
 static gd_status read_blocks(gd_hdf5_heap *heap, gd_hdf5_cursor *c) {
     gd_hdf5_walk *walk = heap->walk;
     heap->id_bytes = (int)gd_hdf5_take(c, 2);
@@ -161,7 +155,8 @@ static gd_status read_blocks(gd_hdf5_heap *heap, gd_hdf5_cursor *c) {
         return fail_heap(heap, "a heap is damaged");
     heap->offset_bytes = (space_bits + 7) / 8;
     heap->length_bytes = (log2_of(heap->direct) + 7) / 8;
-    if (width_of(most_managed) < heap->length_bytes) heap->length_bytes = width_of(most_managed);
+    if (gd_hdf5_width_of(most_managed) < heap->length_bytes)
+        heap->length_bytes = gd_hdf5_width_of(most_managed);
     if (rows == 0) GD_TRY(add_direct(heap, root, heap->start, 0));
     else GD_TRY(add_indirect(heap, root, rows, 0));
     if (huge_tree == GD_HDF5_NOWHERE) return GD_OK;

@@ -58,6 +58,9 @@ gd_status gd_hdf5_load_checked(gd_hdf5_walk *walk, uint64_t address, uint64_t by
 /* Fails unless a block has its checksum in the last 4 of its bytes. */
 gd_status gd_hdf5_verify(const gd_hdf5 *file, uint64_t address, const uint8_t *block, size_t bytes);
 
+/* Tests set it, because hardly a damaged block has its checksum. */
+extern bool gd_hdf5_ignores_checksums;
+
 uint32_t gd_hdf5_checksum(const void *data, size_t bytes);   /* of metadata */
 uint32_t gd_hdf5_fletcher32(const void *data, size_t bytes); /* of chunks */
 
@@ -106,6 +109,13 @@ static inline uint64_t gd_hdf5_take_address(gd_hdf5_cursor *c) {
     const int bytes = c->file->offset_bytes;
     const uint64_t address = gd_hdf5_take(c, bytes);
     return address == UINT64_MAX >> (64 - 8 * bytes) ? GD_HDF5_NOWHERE : address;
+}
+
+/* The bytes of a number up to `most`. */
+static inline int gd_hdf5_width_of(uint64_t most) {
+    int bytes = 1;
+    while (bytes < 8 && most >> (8 * bytes)) bytes++;
+    return bytes;
 }
 
 /* --- messages --------------------------------------------------------------------------------- */

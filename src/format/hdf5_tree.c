@@ -26,18 +26,11 @@ typedef struct tree {
     int total_bytes[MAX_DEPTH + 1]; /* of those below a node of this depth */
 } tree;
 
-/* The bytes of a number up to `most`. */
-static int width_of(uint64_t most) {
-    int bytes = 1;
-    while (bytes < 8 && most >> (8 * bytes)) bytes++;
-    return bytes;
-}
-
 /* Computes the widths of numbers in nodes of each depth; false: the node has no room. */
 static bool find_widths(tree *t, int depth) {
     const uint64_t room = t->node_bytes - NODE_FIXED;
     uint64_t most = room / t->record_bytes, total = most;
-    t->count_bytes = width_of(most);
+    t->count_bytes = gd_hdf5_width_of(most);
     t->total_bytes[0] = 0;
     for (int d = 1; d <= depth; d++) {
         const uint64_t pointer = (uint64_t)t->walk->file->offset_bytes + (uint64_t)t->count_bytes +
@@ -47,7 +40,7 @@ static bool find_widths(tree *t, int depth) {
         if (__builtin_mul_overflow(total, most + 1, &total) ||
             __builtin_add_overflow(total, most, &total))
             total = UINT64_MAX;
-        t->total_bytes[d] = width_of(total);
+        t->total_bytes[d] = gd_hdf5_width_of(total);
     }
     return true;
 }

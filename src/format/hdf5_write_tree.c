@@ -37,7 +37,7 @@ typedef struct buffer {
 } buffer;
 
 static uint8_t *put_room(buffer *b, size_t bytes) {
-    if (b->failed) return NULL;
+    if (b->failed || bytes == 0) return NULL;
     if (bytes > b->room - b->bytes) {
         const size_t room = 2 * b->room + bytes + 256;
         uint8_t *larger = room > bytes ? gd_realloc(b->data, room) : NULL;
@@ -56,7 +56,7 @@ static uint8_t *put_room(buffer *b, size_t bytes) {
 
 static void put_bytes(buffer *b, const void *data, size_t bytes) {
     uint8_t *at = put_room(b, bytes);
-    if (at && bytes) memcpy(at, data, bytes);
+    if (at) memcpy(at, data, bytes);
 }
 
 static void put(buffer *b, uint64_t value, size_t bytes) {
@@ -70,8 +70,9 @@ static void put_padding(buffer *b) { put_room(b, (8 - b->bytes % 8) % 8); }
 static gd_status write_buffer(gd_hdf5_writer *w, buffer *b, uint64_t *at) {
     put_padding(b);
     *at = gd_file_writer_position(w->file);
-    const gd_status status = b->failed ? gd_file_no_memory(gd_file_writer_path(w->file))
-                                       : gd_file_writer_write(w->file, b->data, b->bytes);
+    gd_status status = GD_OK;
+    if (b->failed) status = gd_file_no_memory(gd_file_writer_path(w->file));
+    else if (b->bytes > 0) status = gd_file_writer_write(w->file, b->data, b->bytes);
     gd_free(b->data);
     *b = (buffer){0};
     return status;

@@ -44,8 +44,6 @@ def add_all(f):
     t["scalar"] = np.float32(2.5)
     t["none"] = h5py.Empty("<f8")
     t["rows0"] = values("<i4", 0, 3)
-    t["bf16"] = 0
-    del t["bf16"]
     low = h5t.IEEE_F32LE.copy()
     low.set_fields(15, 7, 8, 0, 7)
     low.set_precision(16)
