@@ -316,7 +316,28 @@ def make_group(r, group, depth, latest, links):
             group.create_group("many%d" % i) if i % 2 else group.create_dataset("many%d" % i, data=i)
 
 
-def make_file(r, path):
+def make_large(f):
+    """Chunks that need several levels of each index, and pages of which some were never written."""
+    group = f.create_group("large")
+    for compression in (None, 1):
+        options = {"dtype": "<i4", "compression": compression, "fillvalue": -1}
+        for most in (40000, None):
+            d = group.create_dataset("line %s %s" % (most, compression), (40000,), chunks=(2,), maxshape=(most,), **options)
+            d[:300] = np.arange(300)
+            for at in (5000, 9000, 17000, 30001, 39998):
+                d[at:at + 2] = [at, at + 1]
+            d[20000:26000] = np.arange(6000)
+        d = group.create_dataset("square %s" % compression, (200, 200), chunks=(2, 1), maxshape=(None, None), **options)
+        d[...] = np.arange(40000).reshape(200, 200)
+        d = group.create_dataset("box %s" % compression, (10, 50, 40), chunks=(3, 2, 3), maxshape=(10, None, 47), **options)
+        d[:, 5:] = np.arange(18000).reshape(10, 45, 40)
+    for i in range(6000):
+        group.create_group("x%d" % i)
+        if i < 300:
+            group.attrs["a%d" % i] = i
+
+
+def make_file(r, path, large):
     libver = r.choice(["earliest", "earliest", "latest", "latest", ("earliest", "v108"), ("v108", "v108"), ("v110", "v110"),
                        ("v110", "v114"), ("v114", "v114")])
     options = {}
@@ -333,11 +354,15 @@ def make_file(r, path):
         f = h5py.File(h5f.create(path.encode(), h5f.ACC_TRUNC, fcpl, fapl))
         with f:
             make_group(r, f, 0, latest, [])
+            if large:
+                make_large(f)
         return libver
     elif r.random() < 0.1 and latest and libver != ("v108", "v108"):
         options.update(fs_strategy="page", fs_page_size=4096)
     with h5py.File(path, "w", libver=libver, track_order=r.random() < 0.2, **options) as f:
         make_group(r, f, 0, latest, [])
+        if large:
+            make_large(f)
     return libver
 
 
@@ -674,7 +699,7 @@ def check_seed(seed, folder, o):
     """None, or what is wrong."""
     counts.clear()
     path, copy = os.path.join(folder, "a.h5"), os.path.join(folder, "b.h5")
-    libver = make_file(random.Random(seed), path)
+    libver = make_file(random.Random(seed), path, seed % 200 == 0)
     counts["bytes"] += os.path.getsize(path)
     counts["libver %s" % (libver,)] += 1
     try:
