@@ -131,8 +131,11 @@ static gd_tensor *inverse_rate(const void *options, gd_tensor *step, gd_tensor *
  */
 static gd_status sigmoid_check(const void *options) {
     const gd_lr_sigmoid_options *o = options;
-    if (isfinite(o->gamma)) return GD_OK;
-    return gd_fail(GD_E_ARGUMENT, "gd_lr_sigmoid: gamma is %g; it must be finite", o->gamma);
+    if (!isfinite(o->gamma))
+        return gd_fail(GD_E_ARGUMENT, "gd_lr_sigmoid: gamma is %g; it must be finite", o->gamma);
+    if (o->midpoint >= 0) return GD_OK;
+    return gd_fail(GD_E_ARGUMENT, "gd_lr_sigmoid: midpoint is %lld; it must be at least 0",
+                   (long long)o->midpoint);
 }
 
 static gd_tensor *sigmoid_rate(const void *options, gd_tensor *step, gd_tensor *base) {

@@ -294,8 +294,11 @@ static void check_options(const char *kind, const char *prefix, options_fn *atte
                 continue;
             CHECK_SAYING(a->required || strncmp(a->doc, "in ", 3) == 0, "%s of %s has no range",
                          a->name, m->record.name);
-            if (strncmp(a->doc, "in (-inf", 8) != 0)
-                check_invalid_value(m, a, "-1", attempt, prefix);
+            const bool signs =
+                strncmp(a->doc, "in (-inf", 8) == 0 ||
+                (strcmp(m->record.name, "sigmoid") == 0 && a->type == GD_ATTR_FLOAT &&
+                 a->required); /* gamma: the rate rises or falls */
+            if (!signs) check_invalid_value(m, a, "-1", attempt, prefix);
             if (a->type == GD_ATTR_FLOAT)
                 check_invalid_value(m, a, "nan", attempt, prefix),
                     check_invalid_value(m, a, "inf", attempt, prefix);
