@@ -71,7 +71,9 @@ static gd_status open_records(gd_caffe_feed *feed, const gd_pb *layer) {
     records *r = feed->self = gd_calloc(1, sizeof *r);
     if (!r) return gd_no_memory(NULL, "for a data layer");
     GD_TRY(gd_caffe_feed_batch(feed, layer, "data_param.batch_size"));
-    r->pictures.rand_skip = gd_pb_int_of(layer, "data_param.rand_skip");
+    if (gd_pb_int_of(layer, "data_param.rand_skip"))
+        gd_notice(GD_LOG_INFO, "layer '%s' (Data): rand_skip is ignored, as by Caffe 1.0",
+                  feed->name);
     GD_TRY(gd_caffe_transform_open(&r->pictures.transform, layer, feed->phase, feed->of_file));
     const char *source = gd_pb_string_of(layer, "data_param.source");
     GD_TRY(gd_caffe_find_file(source, feed->of_file, folder, sizeof folder));

@@ -17,7 +17,7 @@ typedef struct lmdb_images {
  * Images in an LMDB of Caffe (a folder with data.mdb), in the order of their keys: records of
  * Caffe's type Datum, with pixels or an encoded JPEG or PNG. Samples: the image, f32 (C,H,W) in
  * [0,1] with the channels as stored, usually BGR, and its label, i64. A Datum with floats keeps its
- * values.
+ * values. This needs liblmdb when the library is built.
  *   classes int = 0      number of classes; 0: one more than the largest label, for which all records are read
  *   bytes bool = false   images as u8, 0 to 255
  */
