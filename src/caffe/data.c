@@ -23,11 +23,11 @@ struct gd_caffe_data {
 
 /* --- types ------------------------------------------------------------------------------------ */
 
-static const gd_caffe_feed_rules *const types[] = {&gd_caffe_records_feed, &gd_caffe_images_feed,
-                                                   &gd_caffe_memory_feed,  &gd_caffe_input_feed,
-                                                   &gd_caffe_filled_feed,  &gd_caffe_hdf5_feed};
+static const gd_caffe_feed_rules *const types[] = {
+    &gd_caffe_records_feed, &gd_caffe_images_feed, &gd_caffe_memory_feed, &gd_caffe_input_feed,
+    &gd_caffe_filled_feed,  &gd_caffe_hdf5_feed,   &gd_caffe_windows_feed};
 /* Types that are known and not read. */
-static const char *const refused[] = {"WindowData", "AnnotatedData", "VideoData"};
+static const char *const refused[] = {"AnnotatedData", "VideoData"};
 
 static const gd_caffe_feed_rules *find_type(const char *name) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)

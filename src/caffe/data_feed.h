@@ -45,7 +45,7 @@ struct gd_caffe_feed {
 };
 
 extern const gd_caffe_feed_rules gd_caffe_records_feed, gd_caffe_images_feed, gd_caffe_memory_feed,
-    gd_caffe_input_feed, gd_caffe_filled_feed, gd_caffe_hdf5_feed;
+    gd_caffe_input_feed, gd_caffe_filled_feed, gd_caffe_hdf5_feed, gd_caffe_windows_feed;
 
 /* Random data in place of a layer of any type, as options->dummy describes them. */
 extern const gd_caffe_feed_rules gd_caffe_dummy_feed;

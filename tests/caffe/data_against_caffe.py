@@ -236,6 +236,22 @@ def check_hdf5():
                 compare("HDF5Data", form % (" ".join("top: '%s'" % t for t in tops), batch), 6)
 
 
+def check_windows():
+    """One window of each kind, so that Caffe's random choice is known."""
+    save_image("window0.png", 40, 50)
+    save_image("window1.png", 30, 28)
+    write_mean("window_mean", rng.rand(3, 20, 20) * 200, False)
+    form = "layer { name: 'w' type: 'WindowData' top: 'data' top: 'label' transform_param { %s } window_data_param { source: 'w.txt' %s } }\n"
+    for a, b in (((5, 6, 30, 35), (2, 3, 20, 25)), ((0, 0, 49, 39), (0, 10, 27, 29)), ((30, 1, 49, 20), (10, 10, 12, 29)), ((3, 3, 3, 3), (0, 0, 27, 0))):
+        with open("w.txt", "w") as f:
+            f.write("# 0\nwindow0.png\n3\n40\n50\n2\n4 0.9 %d %d %d %d\n2 0.55 1 1 5 5\n" % a)
+            f.write("# 1\nwindow1.png\n3 30 28\n1\n9 0.3 %d %d %d %d\n" % b)
+        for parameters in ("", "context_pad: 3", "crop_mode: 'square'", "crop_mode: 'square' context_pad: 5", "scale: 0.5 fg_fraction: 0.7"):
+            for transform in ("crop_size: 16", "crop_size: 13 mean_value: 100", "crop_size: 16 mean_value: 1 mean_value: 2 mean_value: 3",
+                              "crop_size: 12 mean_file: 'window_mean'"):
+                compare("WindowData", form % (transform, "batch_size: 4 fg_threshold: 0.6 bg_threshold: 0.5 " + parameters), 2)
+
+
 def check_made_up():
     shape = "shape { dim: 4 dim: 3 }"
     form = "layer { name: 'm' type: 'DummyData' top: 'a' top: 'b' dummy_data_param { %s } }\n"
@@ -313,7 +329,7 @@ def check_commands():
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for check in (check_data, check_encoded, check_images, check_hdf5, check_made_up, check_commands):
+        for check in (check_data, check_encoded, check_images, check_hdf5, check_windows, check_made_up, check_commands):
             check()
         os.chdir("/")
     for kind in sorted(counts):

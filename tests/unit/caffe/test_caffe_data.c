@@ -2,100 +2,15 @@
  * test writes. data_against_caffe.py compares batches with Caffe itself. */
 #include <sys/stat.h>
 
-#include "caffe/convert.h"
-#include "caffe/data.h"
-#include "caffe/hdf5_rows.h"
 #include "caffe/picture.h"
-#include "caffe/schema.h"
-#include "clean_test.h"
-#include "core/error.h"
-#include "core/object.h"
+#include "data_layers.h"
 #include "fault_walk.h"
-#include "files.h"
-#include "format/hdf5.h"
 #include "format/lmdb.h"
 #include "fuzz/damage.h"
-#include "gradus/gradus.h"
-#include "temp.h"
 
 #define LLVMFuzzerTestOneInput fuzz_datum
 #include "fuzz/fuzz_datum.c"
 #undef LLVMFuzzerTestOneInput
-
-enum { MAX_LAYERS = 8 };
-
-/* The folder of the test is the one of the net's file, from which paths are looked for. */
-static const char *net_path(void) { return temp_path("net.prototxt"); }
-
-static gd_status open_text(gd_caffe_data **data, const char *text, gd_caffe_phase phase,
-                           const gd_caffe_data_options *options) {
-    gd_pb_doc *doc;
-    const gd_pb *layers[MAX_LAYERS];
-    file_write_text(net_path(), text);
-    GD_TRY(gd_pb_load_text(&doc, &gd_caffe_net_schema, net_path()));
-    const gd_pb_list *list = gd_pb_get(gd_pb_root(doc), "layer");
-    for (size_t i = 0; i < list->count; i++) layers[i] = list->messages[i];
-    const gd_status status =
-        gd_caffe_data_open(data, layers, (int)list->count, phase, net_path(), options);
-    gd_pb_free(doc);
-    return status;
-}
-
-/* Opens the layers of a text; NULL: it fails. */
-static gd_caffe_data *open_layers(const char *text, gd_caffe_phase phase,
-                                  const gd_caffe_data_options *options) {
-    gd_caffe_data *data = NULL;
-    const gd_status status = open_text(&data, text, phase, options);
-    CHECK_SAYING(status == GD_OK, "%s", gd_latest_failure());
-    return data;
-}
-
-/* Whether opening the layers fails with a message that has this part. */
-static bool fails_saying(const char *text, const gd_caffe_data_options *options, const char *part) {
-    gd_caffe_data *data;
-    GD_SCOPE;
-    const gd_status status = open_text(&data, text, GD_CAFFE_TRAIN, options);
-    const bool is = status != GD_OK && strstr(gd_latest_failure(), part);
-    if (!is) fprintf(stderr, "status %d: %s\n", (int)status, gd_latest_failure());
-    return is && !gd_failed();
-}
-
-static gd_tensors next_batch(const gd_caffe_data *data) {
-    gd_tensors batch = {NULL, 0};
-    while (!gd_loader_next(gd_caffe_data_loader(data), &batch) && !gd_failed()) {
-    }
-    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    return batch;
-}
-
-static float value_at(gd_tensor *t, int64_t i) { return ((const float *)gd_data(t))[i]; }
-
-static bool same_bits(gd_tensor *a, gd_tensor *b) {
-    const size_t bytes = (size_t)gd_tensor_numel(a) * sizeof(float);
-    return gd_tensor_numel(a) == gd_tensor_numel(b) && memcmp(gd_data(a), gd_data(b), bytes) == 0;
-}
-
-/* --- databases -------------------------------------------------------------------------------- */
-
-/* Pixel (c, y, x) of image i. */
-static uint8_t pixel(int64_t i, int c, int y, int x) {
-    return (uint8_t)(i * 37 + c * 101 + y * 11 + x * 3);
-}
-
-/* An LMDB in the folder of the test with `count` images of 2 x 5 x 6; the label is 10 i. */
-static void write_images(const char *name, int64_t count) {
-    gd_lmdb_writer *w;
-    uint8_t bytes[60];
-    CHECK(gd_lmdb_create(&w, temp_new_folder(name)) == GD_OK);
-    for (int64_t i = 0; i < count; i++) {
-        char key[24];
-        for (int k = 0; k < 60; k++) bytes[k] = pixel(i, k / 30, k / 6 % 5, k % 6);
-        const gd_caffe_item item = {2, 5, 6, bytes, 60, 10 * i, false, false};
-        snprintf(key, sizeof key, "%08lld", (long long)i);
-        CHECK(gd_caffe_put_item(w, key, &item) == GD_OK);
-    }
-    CHECK(gd_lmdb_finish(w) == GD_OK);
-}
 
 #define DATA(name, source, batch, more)                                                 \
     "layer { name: '" name "' type: 'Data' top: '" name "' top: '" name "_label' " more \
@@ -264,116 +179,6 @@ CLEAN_TEST(listed_images_are_bgr_and_shuffled_anew_in_each_pass) {
     CHECK(begins == 7);
 }
 
-/* --- HDF5 ------------------------------------------------------------------------------------- */
-
-/* A file with rows from number `first` on: data (2, 3) full of the number, and the label 10 of it. */
-static void write_rows(const char *name, int64_t first, int64_t count) {
-    gd_hdf5_writer *w;
-    float data[6], label;
-    const int64_t dims[3] = {count, 2, 3};
-    CHECK(gd_hdf5_writer_begin(&w, temp_path("%s", name)) == GD_OK);
-    gd_hdf5_writer_dataset(w, "/data", GD_F32, 3, dims);
-    for (int64_t i = first; i < first + count; i++) {
-        for (int k = 0; k < 6; k++) data[k] = (float)i;
-        gd_hdf5_writer_write(w, data, sizeof data);
-    }
-    gd_hdf5_writer_dataset(w, "/label", GD_F32, 1, dims);
-    for (int64_t i = first; i < first + count; i++) {
-        label = 10 * (float)i;
-        gd_hdf5_writer_write(w, &label, sizeof label);
-    }
-    CHECK(gd_hdf5_writer_commit(w) == GD_OK);
-}
-
-static void write_row_files(void) {
-    write_rows("a.h5", 0, 3);
-    write_rows("b.h5", 3, 1);
-    write_rows("c.h5", 4, 5);
-    temp_write_text("files.txt", "a.h5 b.h5\n  c.h5\n");
-}
-
-#define HDF5(more)                                                                           \
-    "layer { name: 'h' type: 'HDF5Data' top: 'data' top: 'label' hdf5_data_param { source: " \
-    "'files.txt' " more " } }"
-
-CLEAN_TEST(rows_of_hdf5_files_run_on_through_all_files) {
-    GD_SCOPE;
-    write_row_files();
-    gd_caffe_data *data = open_layers(HDF5("batch_size: 4"), GD_CAFFE_TRAIN, NULL);
-    CHECK(gd_caffe_data_shape(data, 0).rank == 3 && gd_caffe_data_shape(data, 0).at[2] == 3);
-    for (int n = 0; n < 5; n++) {
-        gd_tensors batch = next_batch(data);
-        for (int i = 0; i < 4; i++) {
-            CHECK(value_at(batch.at[0], 6 * i + 5) == (float)((4 * n + i) % 9));
-            CHECK(value_at(batch.at[1], i) == (float)((4 * n + i) % 9 * 10));
-        }
-    }
-    /* shuffled: all rows in each pass, those of a file together */
-    data = open_layers(HDF5("batch_size: 9 shuffle: true"), GD_CAFFE_TRAIN, NULL);
-    float orders[12][9];
-    int same = 0, first_files = 0;
-    for (int pass = 0; pass < 12; pass++) {
-        static const char file_of[] = "aaabccccc";
-        unsigned seen = 0;
-        int changes = 0;
-        gd_tensors batch = next_batch(data);
-        for (int i = 0; i < 9; i++) {
-            const int row = (int)(orders[pass][i] = value_at(batch.at[0], 6 * i));
-            seen |= 1u << row;
-            CHECK(value_at(batch.at[1], i) == (float)(10 * row));
-            changes += i && file_of[row] != file_of[(int)orders[pass][i - 1]];
-        }
-        CHECK(seen == 511 && changes == 2);
-        same += pass && memcmp(orders[pass], orders[pass - 1], sizeof orders[0]) == 0;
-        first_files |= 1 << (file_of[(int)orders[pass][0]] - 'a');
-    }
-    CHECK(same == 0 && first_files == 7);
-}
-
-CLEAN_TEST(rows_are_read_from_their_files_if_they_are_not_held) {
-    write_row_files();
-    static const char *const names[] = {"data", "label"};
-    gd_caffe_rows rows;
-    float a[12], b[12];
-    CHECK(gd_caffe_rows_open(&rows, temp_path("files.txt"), names, 2) == GD_OK);
-    CHECK(gd_caffe_rows_count(&rows) == 9 && rows.n_files == 3 && rows.held);
-    float **held = rows.held;
-    CHECK(gd_caffe_rows_read(&rows, 0, 2, 6, 2, a) == GD_OK);
-    rows.held = NULL;
-    CHECK(gd_caffe_rows_read(&rows, 0, 2, 6, 2, b) == GD_OK && memcmp(a, b, sizeof a) == 0);
-    CHECK(gd_caffe_rows_read(&rows, 1, 1, 3, 1, b) == GD_OK && b[0] == 30 && a[0] == 6);
-    rows.held = held;
-    gd_caffe_rows_close(&rows);
-}
-
-CLEAN_TEST(the_datasets_lmdb_and_hdf5_have_samples_for_any_net) {
-    GD_SCOPE;
-    write_row_files();
-    gd_dataset *d = gd_dataset_hdf5(temp_path("files.txt"));
-    CHECK_SAYING(gd_dataset_count(d) == 9 && gd_dataset_class_count(d) == 81, "%s",
-                 gd_error_message());
-    gd_tensors sample = gd_dataset_get(d, 5);
-    CHECK(sample.count == 2 && value_at(sample.at[0], 3) == 5);
-    CHECK(gd_item_int(sample.at[1]) == 50);
-    d = gd_dataset_hdf5(temp_path("c.h5"), .names = "label");
-    CHECK(gd_dataset_count(d) == 5 && gd_dataset_class_count(d) == 0);
-    CHECK(value_at(gd_dataset_get(d, 1).at[0], 0) == 50);
-    CHECK(!gd_dataset_hdf5(temp_path("c.h5"), .names = "data lable") && says("lable"));
-    gd_clear_error();
-    if (!gd_lmdb_is_built()) return;
-    write_images("db", 10);
-    d = gd_dataset_lmdb(temp_path("db"));
-    CHECK(gd_dataset_count(d) == 10 && gd_dataset_class_count(d) == 91);
-    sample = gd_dataset_get(d, 3);
-    CHECK(value_at(sample.at[0], 44) == (float)(pixel(3, 1, 2, 2) / 255.0));
-    CHECK(gd_item_int(sample.at[1]) == 30);
-    d = gd_dataset_lmdb(temp_path("db"), .bytes = true, .classes = 7);
-    CHECK(gd_dataset_class_count(d) == 7);
-    CHECK(((const uint8_t *)gd_data(gd_dataset_get(d, 3).at[0]))[44] == pixel(3, 1, 2, 2));
-    char name[80];
-    CHECK(strcmp(gd_dataset_sample_name(d, 3, name, sizeof name), "record '00000003'") == 0);
-}
-
 /* --- data of the program ---------------------------------------------------------------------- */
 
 CLEAN_TEST(a_program_gives_the_arrays_of_memory_data_and_input_layers) {
@@ -457,13 +262,6 @@ CLEAN_TEST(mistakes_name_the_place_and_the_layer) {
     CHECK(fails_saying("layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { "
                        "dim: 2 } data_filler { type: 'gausian' } } }",
                        NULL, "there is no filler of type 'gausian'"));
-    write_row_files();
-    CHECK(fails_saying(HDF5("batch_size: 1 } transform_param { scale: 2"), NULL,
-                       "HDF5 data are not transformed; remove transform_param"));
-    temp_write_text("files.txt", "a.h5 gone.h5");
-    CHECK(fails_saying(HDF5("batch_size: 1"), NULL, "files.txt: there is no 'gone.h5' in"));
-    temp_write_text("files.txt", "a.h5\nnet.prototxt");
-    CHECK(fails_saying(HDF5("batch_size: 1"), NULL, "layer 'h' (HDF5Data): "));
     mkdir(temp_path("level"), 0755);
     temp_write_text("level/MANIFEST-000002", "");
     CHECK(fails_saying(DATA("d", "level", 4, ""), NULL,
