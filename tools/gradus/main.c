@@ -7,10 +7,9 @@
 #include "tool.h"
 
 static const command *const commands[] = {
-    &demo_command,          &train_command,          &eval_command,
-    &predict_command,       &summary_command,        &list_command,
-    &ops_command,           &info_command,           &time_command,
-    &test_command,          &convert_mnist_command,  &convert_images_command,
+    &demo_command,        &train_command, &eval_command,          &predict_command,
+    &summary_command,     &list_command,  &ops_command,           &info_command,
+    &time_command,        &test_command,  &convert_mnist_command, &convert_images_command,
     &compute_mean_command};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
