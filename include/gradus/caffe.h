@@ -81,6 +81,18 @@ GD_API gd_status gd_caffe_load_at(const char *site, const char *paths, gd_module
 #define gd_caffe_save(path, net) gd_caffe_save_at(GD_HERE, path, net)
 GD_API gd_status gd_caffe_save_at(const char *site, const char *path, gd_module *net);
 
+/* Arrays for a data layer that reads no files: samples and labels of a MemoryData layer, or a tensor for
+ * each top of an Input layer. Each is (n, ...) with n a multiple of the batch of the text. They are held;
+ * batches run on across their end. An option .arrays is a list of them that ends with a layer NULL:
+ *
+ *     gd_caffe_arrays arrays[] = {{"data", gd_list(images, classes)}, {NULL}};
+ *     gd_history *h = gd_caffe_train("solver.prototxt", .arrays = arrays);
+ */
+typedef struct gd_caffe_arrays {
+    const char *layer; /* its name, in any of the nets */
+    gd_tensors arrays;
+} gd_caffe_arrays;
+
 /* --- training --------------------------------------------------------------------------------- */
 
 typedef struct gd_caffe_train_options {
@@ -99,7 +111,8 @@ typedef struct gd_caffe_train_options {
     int64_t iterations GD_DEFAULT_(0); /* at most so many in this call; 0: up to max_iter */
     /* Random data in place of data layers: "data=3,227,227 label=1000" */
     const char *dummy GD_DEFAULT_(nullptr);
-    int workers GD_DEFAULT_(0); /* threads that load batches */
+    const gd_caffe_arrays *arrays GD_DEFAULT_(nullptr); /* data of the program; NULL: none */
+    int workers GD_DEFAULT_(0);                         /* threads that load batches */
     /* Gets the lines of the log, each with glog's prefix, as Caffe's parsers read them. NULL: they go to
      * the library's log (gd_set_log) */
     void (*line)(const char *line, void *user) GD_DEFAULT_(nullptr);
@@ -110,12 +123,12 @@ typedef struct gd_caffe_train_options {
     bool jit GD_DEFAULT_(true);       /* false: eagerly */
     gd_module **net GD_DEFAULT_(nullptr); /* receives the trained net, in the current scope */
 } GD_GIVEN_BY_NAME_ gd_caffe_train_options;
-#define GD_CAFFE_TRAIN_OPTIONS_(...)                                                          \
-    GD_OPTIONS_(gd_caffe_train_options,                                                       \
-                (.device = NULL, .weights = NULL, .snapshot = NULL, .checkpoints = NULL,      \
-                 .resume = false, .iterations = 0, .dummy = NULL, .workers = 0, .line = NULL, \
-                 .line_user = NULL, .progress = GD_PROGRESS_NONE, .progress_receiver = NULL,  \
-                 .interrupt = true, .jit = true, .net = NULL),                                \
+#define GD_CAFFE_TRAIN_OPTIONS_(...)                                                            \
+    GD_OPTIONS_(gd_caffe_train_options,                                                         \
+                (.device = NULL, .weights = NULL, .snapshot = NULL, .checkpoints = NULL,        \
+                 .resume = false, .iterations = 0, .dummy = NULL, .arrays = NULL, .workers = 0, \
+                 .line = NULL, .line_user = NULL, .progress = GD_PROGRESS_NONE,                 \
+                 .progress_receiver = NULL, .interrupt = true, .jit = true, .net = NULL),       \
                 __VA_ARGS__)
 
 /* Trains as a solver.prototxt says, by gd_fit: its nets, data, tests, snapshots and log. Snapshots are those
@@ -136,6 +149,7 @@ typedef struct gd_caffe_test_options {
     int level GD_DEFAULT_(0);
     const char *stages GD_DEFAULT_(nullptr);
     const char *dummy GD_DEFAULT_(nullptr);
+    const gd_caffe_arrays *arrays GD_DEFAULT_(nullptr);              /* as in gd_caffe_train */
     int workers GD_DEFAULT_(0);                                      /* threads that load batches */
     void (*line)(const char *line, void *user) GD_DEFAULT_(nullptr); /* as in gd_caffe_train */
     void *line_user GD_DEFAULT_(nullptr);
@@ -143,7 +157,7 @@ typedef struct gd_caffe_test_options {
 #define GD_CAFFE_TEST_OPTIONS_(...)                                                            \
     GD_OPTIONS_(gd_caffe_test_options,                                                         \
                 (.weights = NULL, .iterations = 50, .level = 0, .stages = NULL, .dummy = NULL, \
-                 .workers = 0, .line = NULL, .line_user = NULL),                               \
+                 .arrays = NULL, .workers = 0, .line = NULL, .line_user = NULL),               \
                 __VA_ARGS__)
 
 /* Runs the net of the phase TEST on batches of its data. The history has one row: "loss", and the mean of

@@ -204,6 +204,27 @@ static gd_tensors take_single(const gd_tensors *samples, int64_t count, void *us
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
+static gd_status give_feed(gd_caffe_feed *f, gd_tensors arrays) {
+    gd_status status;
+    if (f->rules->give) {
+        GD_ON_CPU;
+        gd_scope *scope = gd_scope_open();
+        status = f->rules->give(f, arrays);
+        gd_scope_close(&scope);
+    } else {
+        status = gd_fail(GD_E_ARGUMENT, "it takes no arrays from a program");
+    }
+    if (status != GD_OK) gd_error_prefix("layer '%s' (%s): ", f->name, f->rules->type);
+    return status;
+}
+
+/* Gives the layer what .arrays has for it. */
+static gd_status give_options(gd_caffe_feed *f, const gd_caffe_arrays *given) {
+    for (; given && given->layer; given++)
+        if (strcmp(f->name, given->layer) == 0) GD_TRY(give_feed(f, given->arrays));
+    return GD_OK;
+}
+
 static gd_status open_feeds(gd_caffe_data *data, const gd_pb *const *layers, int count,
                             gd_caffe_phase phase, const char *of_file,
                             const gd_caffe_data_options *options) {
@@ -214,6 +235,7 @@ static gd_status open_feeds(gd_caffe_data *data, const gd_pb *const *layers, int
         gd_caffe_feed *f = &data->feeds[data->n_feeds++];
         *f = (gd_caffe_feed){.phase = phase, .of_file = of_file, .options = options};
         GD_TRY(open_feed(f, layers[i]));
+        GD_TRY(give_options(f, options->arrays));
         f->of_file = NULL;
         f->options = NULL;
         data->n_tops += f->n_tops;
@@ -289,18 +311,9 @@ gd_loader *gd_caffe_data_loader(const gd_caffe_data *data) { return data->loader
 
 gd_status gd_caffe_data_give(gd_caffe_data *data, const char *layer, gd_tensors arrays) {
     for (int i = 0; i < data->n_feeds; i++) {
-        gd_caffe_feed *f = &data->feeds[i];
-        if (strcmp(f->name, layer) != 0) continue;
-        if (!f->rules->give)
-            return gd_fail(GD_E_ARGUMENT, "layer '%s' (%s) reads its data itself", layer,
-                           f->rules->type);
-        GD_ON_CPU;
+        if (strcmp(data->feeds[i].name, layer) != 0) continue;
         gd_loader_stop(data->loader); /* its workers may read the arrays */
-        gd_scope *scope = gd_scope_open();
-        const gd_status status = f->rules->give(f, arrays);
-        gd_scope_close(&scope);
-        if (status != GD_OK) gd_error_prefix("layer '%s' (%s): ", layer, f->rules->type);
-        return status;
+        return give_feed(&data->feeds[i], arrays);
     }
     return gd_fail(GD_E_ARGUMENT, "there is no data layer '%s'", layer);
 }

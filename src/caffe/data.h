@@ -26,6 +26,7 @@
 
 #include "caffe/phase.h"
 #include "format/protobuf.h"
+#include "gradus/caffe.h"
 #include "gradus/loader.h"
 #include "gradus/tensor.h"
 
@@ -38,6 +39,7 @@ typedef struct gd_caffe_data_options {
     int64_t batches;   /* in an epoch of the loader; 0: the epoch has no end (2^40 batches) */
     gd_device *device; /* where batches are; NULL: the CPU */
     const char *dummy; /* random data in place of layers: "data=3,227,227"; NULL: none. See below */
+    const gd_caffe_arrays *arrays; /* of the program, up to a layer NULL; NULL: none */
 } gd_caffe_data_options;
 
 /* Whether a layer of this type is one of those above. AnnotatedData and VideoData of SSD are, too:
@@ -56,8 +58,9 @@ bool gd_caffe_is_data(const char *type);
  * nothing, and the top is normally distributed numbers, with the batch size of the layer as its
  * first size (of a layer without one: 1). A single number, for a top after the first, is that of
  * its classes: integers from 0 below it. Tops of the layer that the list does not name have the
- * classes 0 and 1. An Input layer that the list does not name has no data: see
- * gd_caffe_data_give. */
+ * classes 0 and 1.
+ *
+ * MemoryData and Input layers get their arrays from .arrays, or later from gd_caffe_data_give. */
 gd_status gd_caffe_data_open(gd_caffe_data **out, const gd_pb *const *layers, int count,
                              gd_caffe_phase phase, const char *of_file,
                              const gd_caffe_data_options *options);

@@ -28,7 +28,7 @@ static gd_status read_memory(const gd_caffe_feed *feed, const gd_caffe_draw *dra
     const memory *m = feed->self;
     if (lacks_arrays(feed))
         return gd_fail(GD_E_STATE,
-                       "its data are not given: a program gives them; on the command "
+                       "its data are not given: a program gives them (.arrays); on the command "
                        "line, --dummy \"%s=...\" replaces them by random numbers",
                        feed->top_names[0]);
     for (int k = 0; k < feed->n_tops; k++) {

@@ -85,7 +85,8 @@ static gd_status build_net(gd_caffe_solver *s, const source *from, gd_caffe_phas
     const gd_caffe_data_options data = {.workers = s->options->workers,
                                         .seed = (uint64_t)s->seed,
                                         .device = s->device,
-                                        .dummy = s->options->dummy};
+                                        .dummy = s->options->dummy,
+                                        .arrays = s->options->arrays};
     gd_caffe_net_settings settings = {
         .phase = phase, .stages = stages, .data = &data, .share = s->net};
     GD_TRY(merge_state(gd_pb_message_of(from->message, "state"), &settings, stages));

@@ -125,7 +125,8 @@ static gd_status test(const char *path, const gd_caffe_test_options *o, gd_histo
     test_run r = {.log = {o->line, o->line_user}};
     const char *stages[GD_CAFFE_MAX_STAGES];
     gd_device *device = gd_default_device();
-    const gd_caffe_data_options data = {.workers = o->workers, .dummy = o->dummy, .device = device};
+    const gd_caffe_data_options data = {
+        .workers = o->workers, .dummy = o->dummy, .arrays = o->arrays, .device = device};
     gd_caffe_net_settings settings = {.phase = GD_CAFFE_TEST,
                                       .level = o->level,
                                       .stages = stages,

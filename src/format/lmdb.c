@@ -444,11 +444,11 @@ void gd_lmdb_cancel(gd_lmdb_writer *w) {
 bool gd_lmdb_is_built(void) { return false; }
 
 static gd_status fail_not_built(const char *folder) {
-    return gd_fail(
-        GD_E_UNSUPPORTED,
-        "%s: is an LMDB, and this library was built without liblmdb: install liblmdb-dev (Debian, "
-        "Ubuntu) or lmdb-devel (Fedora) and build it again",
-        folder);
+    return gd_fail(GD_E_UNSUPPORTED,
+                   "%s: this library was built without liblmdb, which LMDB databases need: install "
+                   "liblmdb-dev "
+                   "(Debian, Ubuntu) or lmdb-devel (Fedora) and build it again",
+                   folder);
 }
 
 gd_status gd_lmdb_open(gd_lmdb **out, const char *folder) {

@@ -205,6 +205,14 @@ CLEAN_TEST(a_program_gives_the_arrays_of_memory_data_and_input_layers) {
     CHECK(gd_caffe_data_give(data, "q", gd_list(a)) == GD_E_ARGUMENT);
     CHECK(gd_caffe_data_give(data, "m", gd_list(a, b)) == GD_OK);
     CHECK(gd_caffe_data_lacks(data, &lacking) && strcmp(lacking, "in") == 0);
+    const gd_caffe_arrays arrays[] = {
+        {"other", gd_list(b)}, {"m", gd_list(a, b)}, {NULL, {NULL, 0}}};
+    gd_caffe_data *second =
+        open_layers(text, GD_CAFFE_TEST, &(gd_caffe_data_options){.arrays = arrays});
+    CHECK(gd_caffe_data_lacks(second, &lacking) && strcmp(lacking, "in") == 0);
+    const gd_caffe_arrays few[] = {{"m", gd_list(a)}, {NULL, {NULL, 0}}};
+    CHECK(fails_saying(text, &(gd_caffe_data_options){.arrays = few},
+                       "layer 'm' (MemoryData): it has 2 tops, and 1 arrays are given"));
     CHECK(gd_caffe_data_give(data, "in", gd_list(gd_ones(gd_dims(2, 2)))) == GD_OK);
     CHECK(!gd_caffe_data_lacks(data, &lacking));
     gd_loader_seek(gd_caffe_data_loader(data), ((gd_loader_position){0, 0}));
@@ -214,6 +222,30 @@ CLEAN_TEST(a_program_gives_the_arrays_of_memory_data_and_input_layers) {
         CHECK(value_at(batch.at[1], 1) == (float)(n % 3 * 2 + 1));
         CHECK(value_at(batch.at[2], 1) == 1);
     }
+}
+
+CLEAN_TEST(a_solver_trains_with_arrays_of_the_program) {
+    GD_SCOPE;
+    file_write_text(net_path(),
+                    "layer { name: 'm' type: 'MemoryData' top: 'x' top: 'y' memory_data_param { "
+                    "batch_size: 4 channels: 2 height: 1 width: 1 } }\n"
+                    "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' "
+                    "inner_product_param { num_output: 2 } }\n"
+                    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'y' top: "
+                    "'loss' }\n");
+    const char *solver =
+        temp_write_text("solver.prototxt", "net: 'net.prototxt' base_lr: 0.5 lr_policy: 'fixed' "
+                                           "max_iter: 60 snapshot_after_train: false display: 20");
+    const float x[] = {1, 0, 0, 1, 1, 0, 0, 1}, y[] = {0, 1, 0, 1};
+    const gd_caffe_arrays arrays[] = {{"m", gd_list(gd_from_array(gd_dims(4, 2, 1, 1), GD_F32, x),
+                                                    gd_from_array(gd_dims(4), GD_F32, y))},
+                                      {NULL, {NULL, 0}}};
+    gd_history *h = gd_caffe_train(solver, .arrays = arrays);
+    CHECK_SAYING(h, "%s", gd_error_message());
+    const double loss = h ? gd_history_last(h, "loss") : 1;
+    CHECK_SAYING(loss < 0.4, "%g", loss);
+    CHECK(!gd_caffe_train(solver) && says("layer 'm' (MemoryData): its data are not given"));
+    gd_clear_error();
 }
 
 CLEAN_TEST(random_data_take_the_place_of_layers_that_are_named) {
