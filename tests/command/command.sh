@@ -451,6 +451,7 @@ databases)
     expect 2 "part is 'tset'; it must be train or test" convert-mnist mnist db --part tset
     expect 2 'it needs a list and a database' convert-images list.txt
     expect 2 "backend is 'leveldb'; only lmdb is written" convert-images list.txt db -backend leveldb
+    expect 2 'gray takes no value' convert-images list.txt db --gray=maybe
     expect 2 'is given twice' convert-images . list.txt db --root .
     expect 2 'it needs a database and a file' compute-mean
     expect 1 'nowhere: has no file' convert-mnist nowhere db
@@ -465,7 +466,7 @@ databases)
         check_json
         expect 1 'height is 3 and width 0' convert-images list.txt db3 --resize-height 3
         expect 0 'wrote 2 records to db4' convert-images list.txt db4
-        expect 0 '"records":2' convert-images ./ list.txt db5 -resize_height=3 -resize_width=5 -gray --json
+        expect 0 '"records":2' convert-images ./ list.txt db5 -resize_height=3 -resize_width=5 --gray=true --shuffle=0 --json
         check_json
         expect 0 'Number of channels: 1' compute-mean db5
         expect 1 'has 2 x 2 pixels, and the first image 2 x 4' convert-images list.txt db6 --check-size

@@ -165,9 +165,11 @@ static bool read_option(const command *c, char **argv, int argc, int *at) {
     }
     if (n_given < MAX_GIVEN) given_options[n_given++] = o->name;
     if (o->type == FLAG) {
-        if (given) usage_error(c, "--%s takes no value", o->name);
-        else *(bool *)o->into = true;
-        return !given;
+        const bool off = given && (strcmp(given, "false") == 0 || strcmp(given, "0") == 0);
+        const bool on = !given || strcmp(given, "true") == 0 || strcmp(given, "1") == 0;
+        if (!on && !off) usage_error(c, "--%s takes no value", o->name); /* but as Caffe's flags */
+        else *(bool *)o->into = on;
+        return on || off;
     }
     if (!given && *at + 1 < argc) given = argv[++*at];
     if (!given) usage_error(c, "--%s needs a value: %s", o->name, o->value);
