@@ -51,7 +51,7 @@ int64_t gd_caffe_report_count(const char *site, const char *function, gd_status 
 static gd_status put_digit(gd_lmdb_writer *writer, gd_dataset *digits, int64_t i) {
     char key[24];
     const gd_tensors sample = gd_dataset_get(digits, i);
-    if (sample.count != 2) return gd_failure();
+    if (gd_failed() || sample.count != 2) return gd_failure();
     const gd_tensor *image = sample.at[0], *label = sample.at[1];
     const gd_caffe_item item = {.channels = 1,
                                 .height = (int)image->dims[1],
