@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -196,6 +197,43 @@ CLEAN_TEST(a_killed_writer_loses_only_what_is_not_committed) {
     CHECK(gd_lmdb_open(&db, folder) == GD_OK && gd_lmdb_count(db) == 2000);
     CHECK(gd_lmdb_read(db, 1999, 1, &r) == GD_OK && is_record(&r, 1999, small_size(1999)));
     gd_lmdb_close(db);
+}
+
+static int write_twice(void *user) {
+    gd_lmdb_writer *w;
+    gd_status status = gd_lmdb_create(&w, user);
+    for (int64_t i = 0; i < 1010 && status == GD_OK; i++) status = put_record(w, i, small_size(i));
+    return status == GD_OK && gd_lmdb_finish(w) == GD_OK ? 0 : 1;
+}
+
+CLEAN_TEST(a_writer_killed_at_any_write_leaves_whole_transactions) {
+    static const long calls[] = {SYS_pwrite64, SYS_pwritev, SYS_write, SYS_fdatasync, SYS_fsync};
+    if (!is_built()) SKIP("built without liblmdb");
+    int left[3] = {0}; /* databases with 0, 1000 and 1010 records */
+    for (int stop = 1;; stop++) {
+        gd_lmdb *db;
+        const char *folder = temp_new_folder("stopped");
+        const kill_plan plan = {.stop = stop, .calls = calls, .n_calls = 5};
+        const child_end end = child_kill_at(plan, write_twice, (void *)folder);
+        if (!end.traced) SKIP("this machine allows no ptrace");
+        /* before its first pages are written there is no database */
+        if (gd_lmdb_open(&db, folder) != GD_OK) {
+            CHECK_SAYING(left[0] + left[1] + left[2] == 0, "%s", gd_latest_failure());
+        } else {
+            gd_lmdb_record r;
+            const int64_t count = gd_lmdb_count(db);
+            CHECK_SAYING(count == 0 || count == 1000 || count == 1010, "%lld", (long long)count);
+            for (int64_t i = 0; i < count; i++)
+                CHECK(gd_lmdb_read(db, i, 1, &r) == GD_OK && is_record(&r, i, small_size(i)));
+            left[count == 1010 ? 2 : count == 1000]++;
+            gd_lmdb_close(db);
+        }
+        if (end.killed) continue;
+        CHECK(end.status == 0);
+        break;
+    }
+    CHECK_SAYING(left[0] > 1 && left[1] > 1 && left[2] > 0, "%d, %d, %d", left[0], left[1],
+                 left[2]);
 }
 
 static int write_to_a_full_disk(void *user) {
