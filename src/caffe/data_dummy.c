@@ -173,24 +173,26 @@ bool gd_caffe_dummy_names(const gd_caffe_feed *feed) {
     return false;
 }
 
+static bool is_top(const entry *e, const gd_pb *const *layers, int count) {
+    for (int i = 0; i < count; i++)
+        for (size_t k = 0; k < gd_pb_count(layers[i], "top"); k++)
+            if (is_entry_of(e, gd_pb_string_at(layers[i], "top", k))) return true;
+    return false;
+}
+
 gd_status gd_caffe_dummy_check(const char *text, const gd_pb *const *layers, int count) {
+    const char *at = text;
     entry e;
     gd_status status = GD_OK;
-    while (text && next_entry(&text, &e, &status)) {
-        bool found = false;
-        for (int i = 0; i < count && !found; i++)
-            for (size_t k = 0; k < gd_pb_count(layers[i], "top") && !found; k++)
-                found = is_entry_of(&e, gd_pb_string_at(layers[i], "top", k));
-        if (found) continue;
-        gd_fail(GD_E_ARGUMENT, "no data layer has the top '%.*s'; their tops are", (int)e.length,
-                e.name);
-        const char *separator = " ";
-        for (int i = 0; i < count; i++)
-            for (size_t k = 0; k < gd_pb_count(layers[i], "top"); k++, separator = ", ")
-                gd_error_suffix("%s%s", separator, gd_pb_string_at(layers[i], "top", k));
-        return GD_E_ARGUMENT;
-    }
-    return status;
+    bool any = false, found = false;
+    while (at && next_entry(&at, &e, &status)) any = true, found |= is_top(&e, layers, count);
+    if (status != GD_OK || found || !any) return status;
+    gd_fail(GD_E_ARGUMENT, "no data layer has a top that '%.100s' names; their tops are", text);
+    const char *separator = " ";
+    for (int i = 0; i < count; i++)
+        for (size_t k = 0; k < gd_pb_count(layers[i], "top"); k++, separator = ", ")
+            gd_error_suffix("%s%s", separator, gd_pb_string_at(layers[i], "top", k));
+    return GD_E_ARGUMENT;
 }
 
 /* The batch size that the layer would have. */

@@ -51,7 +51,8 @@ extern const gd_caffe_feed_rules gd_caffe_records_feed, gd_caffe_images_feed, gd
 extern const gd_caffe_feed_rules gd_caffe_dummy_feed;
 /* Whether options->dummy names a top of the layer. */
 bool gd_caffe_dummy_names(const gd_caffe_feed *feed);
-/* Checks the text; `layers` are all data layers. A top that none of them has is a failure. */
+/* Checks the text; `layers` are all data layers. Fails if none of them has a top that it names:
+ * those that are missing may be in the other phase. */
 gd_status gd_caffe_dummy_check(const char *dummy, const gd_pb *const *layers, int count);
 
 /* Adds a tensor of f32 to a sample; *data is its memory, to be filled. */

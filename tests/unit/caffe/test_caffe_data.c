@@ -270,8 +270,9 @@ CLEAN_TEST(random_data_take_the_place_of_layers_that_are_named) {
     gd_tensor *first = gd_clone(batch.at[0]);
     batch = next_batch(data);
     CHECK(!same_bits(first, batch.at[0]));
-    CHECK(fails_saying(text, &(gd_caffe_data_options){.dummy = "f=3"},
-                       "no data layer has the top 'f'"));
+    CHECK(fails_saying(
+        text, &(gd_caffe_data_options){.dummy = "f=3"},
+        "no data layer has a top that 'f=3' names; their tops are d, d_label, e, e_label"));
     CHECK(fails_saying(text, &(gd_caffe_data_options){.dummy = "d=3,x"},
                        "'d=3,x' is no random data"));
     CHECK(fails_saying(text, &(gd_caffe_data_options){.dummy = "d_label=9 e=1"},
