@@ -8,6 +8,7 @@
 #include "caffe/filler.h"
 #include "core/number.h"
 #include "caffe/net_build.h"
+#include "core/checked.h"
 #include "core/nearest.h"
 #include "dispatch/op.h"
 #include "caffe/own.h"
@@ -147,7 +148,7 @@ int64_t gd_caffe_count(const gd_shape *shape, int first, int end) {
     int64_t count = 1;
     for (int i = first; i < end; i++) {
         if (shape->at[i] < 0) return GD_UNKNOWN;
-        count *= shape->at[i];
+        if (!gd_mul_i64(count, shape->at[i], &count)) return INT64_MAX;
     }
     return count;
 }

@@ -6,8 +6,10 @@ set -u
 folder=$1
 test=$2
 shift 2
-for python in "${GRADUS_CAFFE_PYTHON:-}" python3.9 python3.8 python3.7 python3.6 \
-    "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.[6-9].*/bin/python3 /opt/pyenv/versions/3.[6-9].*/bin/python3 python3; do
+pyenv=${PYENV_ROOT:-$HOME/.pyenv}/versions
+# the newest first: an old pip does not know the wheels
+for python in "${GRADUS_CAFFE_PYTHON:-}" python3.9 "$pyenv"/3.9.*/bin/python3 python3.8 "$pyenv"/3.8.*/bin/python3 \
+    python3.7 "$pyenv"/3.7.*/bin/python3 python3.6 "$pyenv"/3.6.*/bin/python3 python3; do
     [ -n "$python" ] || continue
     # a script of pyenv on the path may not run
     if "$python" -c 'import sys, venv, ensurepip; sys.exit(not (3, 6) <= sys.version_info[:2] <= (3, 9))' 2>/dev/null; then

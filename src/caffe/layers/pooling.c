@@ -26,11 +26,9 @@ static pool_axes find_windows(const gd_caffe_pool *p, gd_tensor *x) {
         const int64_t room = a.size[i] + 2 * p->pad[i] - p->kernel[i];
         const int64_t up = p->rounds_down ? 0 : p->stride[i] - 1;
         a.out[i] = room + up < 0 ? 0 : (room + up) / p->stride[i] + 1;
-        /* in C, -1 / 2 is 0 */
-        if (p->rounds_down && room < 0 && -room < p->stride[i]) a.out[i] = 1;
         const bool outside = (a.out[i] - 1) * p->stride[i] >= a.size[i] + p->pad[i];
         if (outside && (p->pad[0] > 0 || p->pad[1] > 0)) a.out[i]--;
-        else if (outside || (p->rounds_down && room < 0)) a.plain = false;
+        else if (outside) a.plain = false;
         if (p->pad[i] > p->kernel[i] / 2) a.plain = false;
     }
     return a;
@@ -207,6 +205,8 @@ static gd_status check_windows(const gd_caffe_layer *l, const pooling_module *m)
         if (!m->global && p->kernel[i] < 1)
             return gd_caffe_fail(l, "it has no kernel_size, or a kernel of size 0");
         if (p->stride[i] < 1) return gd_caffe_fail(l, "stride must be at least 1");
+        if (p->kernel[i] > INT32_MAX || p->stride[i] > INT32_MAX || p->pad[i] > INT32_MAX)
+            return gd_caffe_fail(l, "kernel, stride and pad must be at most %d", INT32_MAX);
         if (p->pad[i] > 0 && p->kind == GD_CAFFE_POOL_STOCHASTIC)
             return gd_caffe_fail(l, "STOCHASTIC pooling has no pad");
         if (p->pad[i] > 0 && p->pad[i] >= p->kernel[i])

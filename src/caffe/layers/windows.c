@@ -59,6 +59,10 @@ static gd_status check_sizes(const gd_caffe_layer *l, const gd_caffe_windows *w)
             return gd_caffe_fail(l, "it has no kernel_size, or a kernel of size 0");
         if (w->stride[i] < 1 || w->dilation[i] < 1)
             return gd_caffe_fail(l, "stride and dilation must be at least 1");
+        if (w->kernel[i] > INT32_MAX || w->stride[i] > INT32_MAX || w->pad[i] > INT32_MAX ||
+            w->dilation[i] > INT32_MAX)
+            return gd_caffe_fail(l, "kernel, stride, pad and dilation must be at most %d",
+                                 INT32_MAX);
     }
     return GD_OK;
 }

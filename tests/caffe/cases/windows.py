@@ -185,6 +185,14 @@ def pooling(r):
     return Case(layer("Pooling", ["x"], tops, pooling_param=p), {"x": shape}, no_grad=["mask"])
 
 
+@generator("Pooling", 30)
+def pooling_rounding_down(r):
+    p = pooling_fields(r)
+    p["round_mode"] = E("FLOOR")
+    p["pool"] = r.choice([None, E("MAX"), E("AVE")])
+    return Case(layer("Pooling", ["x"], ["y"], pooling_param=p), {"x": r.shape(2, 1, 3) + (r.integer(4, 9), r.integer(4, 9))})
+
+
 @generator("Pooling", 40)
 def pooling_outside(r):
     """A last window that has no elements."""
