@@ -1,7 +1,7 @@
 #!/bin/sh
-# packages.sh FOLDER TEST PACKAGE... - runs a Python test with Caffe (the package kendryte-caffe) and other packages, in make test-full only. Caffe's wheels
-# exist for Python 3.6 to 3.9, which is looked for on the path and among the versions of pyenv; where there is none, the test
-# is skipped with one line (exit code 77).
+# packages.sh FOLDER TEST PACKAGE... - runs a Python test with Caffe (the package kendryte-caffe) and other packages, in make
+# test-full only. Caffe's wheels exist for Python 3.6 to 3.9, which is looked for on the path and among the versions of pyenv;
+# where there is none, the test is skipped with one line (exit code 77).
 set -u
 folder=$1
 test=$2

@@ -62,12 +62,13 @@ static gd_status load_blob(blob_walk *w, int number, gd_module_part *part) {
                         (long long)gd_tensor_numel(value));
     GD_NO_GRAD;
     value = gd_to_device(gd_reshape(value, shape), gd_tensor_device(part->object));
+    value = gd_cast(value, gd_tensor_dtype(part->object));
     gd_assign(part->object, value);
     return gd_error_status();
 }
 
 static gd_tensor *on_host(gd_tensor *t) {
-    return gd_clone(gd_to_device(gd_detach(t), gd_device_get("cpu")));
+    return gd_cast(gd_clone(gd_to_device(gd_detach(t), gd_device_get("cpu"))), GD_F32);
 }
 
 static gd_status save_blob(blob_walk *w, int number, gd_module_part *part) {
@@ -172,6 +173,7 @@ static gd_status run_net(gd_caffe_text_net *net, bool train, const char *mode,
     gd_device *device = gd_default_device();
     if (strcmp(mode, "test") == 0)
         GD_TRY(gd_module_to(net->module, gd_device_name(device), GD_DTYPE_NONE));
+    if (strcmp(mode, "f64") == 0) GD_TRY(gd_module_to(net->module, NULL, GD_F64));
     if (train) gd_module_train(net->module);
     else gd_module_eval(net->module);
     step = (net_step){.net = net, .given = given};
@@ -182,7 +184,8 @@ static gd_status run_net(gd_caffe_text_net *net, bool train, const char *mode,
         gd_tensor *x = named_find(given, "in:%s", net->inputs[i].name);
         if (!x) return gd_raise(GD_E_ARGUMENT, "input '%s' is not given", net->inputs[i].name);
         in[i] = gd_to_device(gd_clone(gd_detach(x)), device);
-        if (strcmp(mode, "eager") == 0 || strcmp(mode, "test") == 0) gd_requires_grad(in[i]);
+        if (strcmp(mode, "f64") == 0) in[i] = gd_cast(in[i], GD_F64);
+        if (!jit && strcmp(mode, "onnx") != 0) gd_requires_grad(in[i]);
     }
     const gd_tensors inputs = {in, net->n_inputs};
     if (strcmp(mode, "onnx") == 0) return run_onnx(net, inputs, results);

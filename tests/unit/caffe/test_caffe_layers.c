@@ -1,5 +1,5 @@
 /* test_caffe_layers.c - the layers of Caffe's nets give Caffe's results and gradients: the recorded cases
- * of tests/caffe/golden, eagerly and as plans. */
+ * of tests/caffe/golden, in all modes of caffe_run.h. */
 #include <dirent.h>
 
 #include "caffe_golden.h"
@@ -42,6 +42,8 @@ static void run_all(const char *mode) {
 
 TEST(layers_agree_with_caffe) { run_all("eager"); }
 TEST(layers_agree_with_caffe_in_a_jit) { run_all("jit"); }
+TEST(layers_agree_with_caffe_on_the_test_device) { run_all("test"); }
+TEST(layers_agree_with_caffe_in_f64) { run_all("f64"); }
 TEST(layers_agree_with_caffe_as_onnx_files) { run_all("onnx"); }
 
 TEST_MAIN
