@@ -13,6 +13,18 @@
  *   y = x / pow(k + scale * sum, beta)
  */
 
+/* The mean of the window around each element, in its own channel; the size is odd. */
+static gd_tensor *plane_means(gd_tensor *x, int64_t size) {
+    const int64_t pad = size / 2;
+    if (x->rank == 3)
+        return gd_avg_pool1d(x, .kernel = {{size}}, .stride = {{1}}, .padding = {{pad}});
+    if (x->rank == 4)
+        return gd_avg_pool2d(x, .kernel = {{size, size}}, .stride = {{1, 1}},
+                             .padding = {{pad, pad}});
+    return gd_avg_pool3d(x, .kernel = {{size, size, size}}, .stride = {{1, 1, 1}},
+                         .padding = {{pad, pad, pad}});
+}
+
 /*op local_response_norm(x, size:int) -> y  fullp
  * Divides each element of x (N,C,...) by (k + alpha m)^beta, where m is the mean of the squares in
  * a window around it: `size` neighbouring channels, or with region `within`, a window of that size
@@ -36,6 +48,10 @@ static void local_response_norm_expand(gd_expansion *e) {
         return;
     }
     gd_tensor *sum = gd_square(x);
+    if (o->region == GD_WITHIN && o->size % 2 == 1 && x->rank <= 5 && gd_tensor_numel(x) > 0) {
+        e->y[0] = gd_response_norm(x, plane_means(sum, o->size), o->alpha, o->beta, o->k);
+        return;
+    }
     double count = (double)o->size;
     if (o->region == GD_ACROSS) sum = gd_window_sum(sum, 1, o->size, o->size / 2);
     else {

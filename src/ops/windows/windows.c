@@ -60,12 +60,7 @@ gd_shape gd_spatial_list(const int64_t *numbers, int n) {
 /* --- parts of bodies -------------------------------------------------------------------------- */
 
 gd_tensor *gd_split_axis(gd_tensor *x, int axis, int64_t a, int64_t b) {
-    if (gd_tensor_is_error(x)) return x;
-    gd_shape dims = {.rank = x->rank + 1, .form = 1};
-    for (int d = 0; d < x->rank; d++) dims.at[d < axis ? d : d + 1] = x->dims[d];
-    dims.at[axis] = a;
-    dims.at[axis + 1] = b;
-    return gd_reshape(x, dims);
+    return gd_unflatten(x, axis, gd_dims(a, b));
 }
 
 gd_tensor *gd_merge_axes(gd_tensor *x, int axis) {
