@@ -16,21 +16,27 @@
 
 typedef struct pool_axes {
     int64_t size[2], out[2]; /* of the plane, and windows along it */
-    bool plain;              /* the windows are those of the ops */
+    bool plain;              /* the windows are those of the ops, */
+    bool up;                 /* with their ceil_mode */
 } pool_axes;
 
 static pool_axes find_windows(const gd_caffe_pool *p, gd_tensor *x) {
     pool_axes a = {.plain = true};
+    bool clipped = false;
     for (int i = 0; i < 2; i++) {
         a.size[i] = gd_tensor_dim(x, 2 + i);
         const int64_t room = a.size[i] + 2 * p->pad[i] - p->kernel[i];
         const int64_t up = p->rounds_down ? 0 : p->stride[i] - 1;
         a.out[i] = room + up < 0 ? 0 : (room + up) / p->stride[i] + 1;
-        const bool outside = (a.out[i] - 1) * p->stride[i] >= a.size[i] + p->pad[i];
-        if (outside && (p->pad[0] > 0 || p->pad[1] > 0)) a.out[i]--;
-        else if (outside) a.plain = false;
+        if ((a.out[i] - 1) * p->stride[i] >= a.size[i] + p->pad[i]) {
+            if (p->pad[0] > 0 || p->pad[1] > 0) a.out[i]--, clipped = true;
+            else a.plain = false;
+        }
         if (p->pad[i] > p->kernel[i] / 2) a.plain = false;
+        if (a.out[i] > (room < 0 ? 0 : room / p->stride[i] + 1)) a.up = true;
     }
+    /* ONNX leaves out no window if it rounds up */
+    if (a.up && clipped) a.plain = false;
     return a;
 }
 
@@ -74,7 +80,7 @@ static gd_tensor *max_pooled(const gd_caffe_pool *p, const pool_axes *a, gd_tens
                              gd_tensor **mask) {
     const gd_int2 kernel = {{p->kernel[0], p->kernel[1]}}, stride = {{p->stride[0], p->stride[1]}};
     const gd_int2 pad = {{a->plain ? p->pad[0] : 0, a->plain ? p->pad[1] : 0}};
-    const bool up = a->plain && !p->rounds_down;
+    const bool up = a->plain && a->up;
     if (!a->plain) x = pad_plane(p, a, x, -FLT_MAX);
     if (!mask)
         return gd_max_pool2d(x, .kernel = kernel, .stride = stride, .padding = pad,
@@ -99,25 +105,23 @@ static gd_tensor *average_pooled(const gd_caffe_pool *p, const pool_axes *a, gd_
     const gd_int2 kernel = {{p->kernel[0], p->kernel[1]}}, stride = {{p->stride[0], p->stride[1]}};
     if (a->plain)
         return gd_avg_pool2d(x, .kernel = kernel, .stride = stride,
-                             .padding = {{p->pad[0], p->pad[1]}}, .ceil_mode = !p->rounds_down);
-    gd_tensor *sum = gd_avg_pool2d(pad_plane(p, a, x, 0), .kernel = kernel, .stride = stride,
-                                   .divisor_override = 1);
+                             .padding = {{p->pad[0], p->pad[1]}}, .ceil_mode = a->up);
+    gd_tensor *y = gd_avg_pool2d(pad_plane(p, a, x, 0), .kernel = kernel, .stride = stride);
     gd_tensor *sizes =
         gd_mul(gd_reshape(window_sizes(p, a, 0), gd_dims(a->out[0], 1)), window_sizes(p, a, 1));
-    return gd_div(sum, sizes);
+    return gd_mul(y, gd_div(gd_scalar((double)(p->kernel[0] * p->kernel[1])), sizes));
 }
 
 /* --- stochastic pooling ----------------------------------------------------------------------- */
 
-/* In evaluation the elements are weighted by themselves: the sum of squares by the sum; 0 if that is not
- * positive. */
+/* In evaluation the elements are weighted by themselves: the mean of squares by the mean; 0 if that is
+ * not positive. */
 static gd_tensor *expected_pooled(const gd_caffe_pool *p, gd_tensor *x) {
     const gd_int2 kernel = {{p->kernel[0], p->kernel[1]}}, stride = {{p->stride[0], p->stride[1]}};
-    gd_tensor *squares =
-        gd_avg_pool2d(gd_square(x), .kernel = kernel, .stride = stride, .divisor_override = 1);
-    gd_tensor *sum = gd_avg_pool2d(x, .kernel = kernel, .stride = stride, .divisor_override = 1);
-    gd_tensor *zero = gd_scalar(0), *positive = gd_gt(sum, zero);
-    return gd_where(positive, gd_div(squares, gd_where(positive, sum, gd_scalar(1))), zero);
+    gd_tensor *squares = gd_avg_pool2d(gd_square(x), .kernel = kernel, .stride = stride);
+    gd_tensor *mean = gd_avg_pool2d(x, .kernel = kernel, .stride = stride);
+    gd_tensor *zero = gd_scalar(0), *positive = gd_gt(mean, zero);
+    return gd_where(positive, gd_div(squares, gd_where(positive, mean, gd_scalar(1))), zero);
 }
 
 /* One element of each window, with a probability in proportion to its value: the first at which the running

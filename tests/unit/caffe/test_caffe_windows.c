@@ -5,6 +5,7 @@
 #include "clean_test.h"
 #include "compare.h"
 #include "core/error.h"
+#include "temp.h"
 
 static gd_pb_doc *doc;
 
@@ -125,6 +126,51 @@ TEST(stochastic_pooling_draws_elements_by_their_share) {
     for (int i = 0; values && i < 4000; i++) counts[(int)values[i]]++;
     CHECK(counts[0] == 0 && counts[1] + counts[2] + counts[5] == 4000);
     CHECK(abs(counts[1] - 500) < 100 && abs(counts[2] - 1000) < 130 && abs(counts[5] - 2500) < 150);
+    drop(net);
+}
+
+/* --- ONNX files ------------------------------------------------------------------------------- */
+
+static const char many_text[] =
+    "input: 'x' input_shape { dim: 2 dim: 4 dim: 9 dim: 9 }\n"
+    "layer { name: 'c' type: 'Convolution' bottom: 'x' top: 'c'\n"
+    "  convolution_param { num_output: 4 kernel_size: 3 pad: 1 group: 2 " GAUSSIAN " } }\n"
+    "layer { name: 'b' type: 'BatchNorm' bottom: 'c' top: 'b' }\n"
+    "layer { name: 's' type: 'Scale' bottom: 'b' top: 's' scale_param { bias_term: true } }\n"
+    "layer { name: 'r' type: 'PReLU' bottom: 's' top: 's' }\n"
+    "layer { name: 'l' type: 'LRN' bottom: 's' top: 'l' }\n"
+    "layer { name: 'w' type: 'LRN' bottom: 'l' top: 'w'\n"
+    "  lrn_param { norm_region: WITHIN_CHANNEL local_size: 3 } }\n"
+    "layer { name: 'p' type: 'Pooling' bottom: 'w' top: 'p'\n"
+    "  pooling_param { kernel_size: 3 stride: 2 } }\n"
+    "layer { name: 'q' type: 'Pooling' bottom: 'p' top: 'q'\n"
+    "  pooling_param { pool: AVE kernel_size: 3 stride: 1 pad: 2 } }\n"
+    "layer { name: 'd' type: 'Deconvolution' bottom: 'q' top: 'd'\n"
+    "  convolution_param { num_output: 3 kernel_size: 2 stride: 2 " GAUSSIAN " } }\n"
+    "layer { name: 'g' type: 'Pooling' bottom: 'd' top: 'g'\n"
+    "  pooling_param { pool: AVE global_pooling: true } }\n"
+    "layer { name: 'v' type: 'Flatten' bottom: 'g' top: 'v' }\n"
+    "layer { name: 'm' type: 'Scale' bottom: 'd' bottom: 'v' top: 'm' scale_param { axis: 0 } }\n"
+    "layer { name: 'i' type: 'Im2col' bottom: 'm' top: 'i' convolution_param { kernel_size: 2 } }\n"
+    "layer { name: 'y' type: 'SPP' bottom: 'i' top: 'y' spp_param { pyramid_height: 2 } }\n"
+    "layer { name: 'f' type: 'InnerProduct' bottom: 'y' top: 'f'\n"
+    "  inner_product_param { num_output: 5 " GAUSSIAN " } }\n";
+
+TEST(layers_in_onnx_files_take_any_batch) {
+    GD_SCOPE;
+    gd_seed(9);
+    gd_caffe_text_net *net = build(many_text, GD_CAFFE_TEST);
+    CHECK_SAYING(net != NULL, "%s", gd_latest_failure());
+    if (!net) return;
+    gd_assign(gd_module_tensor(net->module, "b.variance"), gd_ones(gd_dims(4)));
+    gd_assign(gd_module_tensor(net->module, "b.weight"), gd_ones(gd_dims(1)));
+    const char *path = temp_path("many.onnx");
+    CHECK(gd_onnx_save_module(path, net->module, gd_list(gd_zeros(gd_dims(2, 4, 9, 9)))) == GD_OK);
+    gd_tensor *x = gd_randn(gd_dims(3, 4, 9, 9));
+    gd_tensor *y = gd_module_forward(net->module, x);
+    gd_tensor *z = gd_module_forward(gd_onnx_module(path), x);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    CHECK(gd_tensor_dim(y, 0) == 3 && tensors_distance(y, z) < 1e-4);
     drop(net);
 }
 
