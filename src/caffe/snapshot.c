@@ -1,6 +1,6 @@
 /* snapshot.c - snapshots in Caffe's layout, with which each of both continues what the other has begun.
  *
- *   PREFIX_iter_N.caffemodel    the layers and their blobs
+ *   PREFIX_iter_N.caffemodel    the layers and their blobs; with .h5 behind it, and so below, as HDF5
  *   PREFIX_iter_N.solverstate   the iteration, the name of the file above, the step of the rate policy, and
  *                               the history: for each blob that Caffe can train, in the order of layers,
  *                               the state of the optimizer; of optimizers that keep two tensors (Adam), first
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "caffe/blob.h"
+#include "caffe/hdf5_files.h"
 #include "caffe/read.h"
 #include "caffe/schema.h"
 #include "caffe/solver.h"
@@ -125,7 +126,9 @@ static gd_status write_state(const gd_caffe_solver *s, const char *path, const c
     gd_pb_doc *doc = gd_pb_new(&gd_caffe_solver_state_schema);
     if (!doc) return gd_failure();
     gd_status status = fill_state(s, gd_pb_root(doc), weights);
-    if (status == GD_OK) status = gd_pb_save(doc, path);
+    if (status == GD_OK)
+        status = gd_caffe_is_hdf5(path) ? gd_caffe_state_save_hdf5(gd_pb_root(doc), path)
+                                        : gd_pb_save(doc, path);
     gd_pb_free(doc);
     return status;
 }
@@ -159,23 +162,31 @@ static gd_status write_weights(const gd_caffe_solver *s, const char *path) {
     if (!doc) return gd_failure();
     gd_status status = gd_caffe_put_layers(gd_pb_root(doc), s->net->module);
     if (status == GD_OK) status = put_diffs(s, gd_pb_root(doc));
-    if (status == GD_OK) status = gd_pb_save(doc, path);
+    if (status == GD_OK)
+        status = gd_caffe_is_hdf5(path) ? gd_caffe_net_save_hdf5(gd_pb_root(doc), path)
+                                        : gd_pb_save(doc, path);
     gd_pb_free(doc);
     return status;
 }
 
-/* "lenet_iter_100.solverstate" */
+static bool writes_hdf5(const gd_caffe_solver *s) {
+    return strcmp(gd_pb_word_of(s->message, "snapshot_format"), "HDF5") == 0;
+}
+
+/* "lenet_iter_100.solverstate", with ".h5" behind it for HDF5 */
 static void snapshot_path(const gd_caffe_solver *s, const char *ending, char path[PATH_MAX]) {
-    snprintf(path, PATH_MAX, "%s_iter_%lld.%s", s->prefix, (long long)s->iter, ending);
+    snprintf(path, PATH_MAX, "%s_iter_%lld.%s%s", s->prefix, (long long)s->iter, ending,
+             writes_hdf5(s) ? ".h5" : "");
 }
 
 gd_status gd_caffe_snapshot_write(gd_caffe_solver *s) {
     char weights[PATH_MAX], state[PATH_MAX];
     snapshot_path(s, "caffemodel", weights);
     snapshot_path(s, "solverstate", state);
-    gd_caffe_say(&s->log, "Snapshotting to binary proto file %s", weights);
+    const char *kind = writes_hdf5(s) ? "HDF5" : "binary proto";
+    gd_caffe_say(&s->log, "Snapshotting to %s file %s", kind, weights);
     GD_TRY(write_weights(s, weights));
-    gd_caffe_say(&s->log, "Snapshotting solver state to binary proto file %s", state);
+    gd_caffe_say(&s->log, "Snapshotting solver state to %s file %s", kind, state);
     return write_state(s, state, weights);
 }
 
@@ -276,7 +287,8 @@ static gd_status take_doc(gd_caffe_solver *s, const gd_pb *state, const char *pa
 gd_status gd_caffe_snapshot_restore(gd_caffe_solver *s, const char *path) {
     gd_pb_doc *doc;
     gd_caffe_say(&s->log, "Restoring previous solver status from %s", path);
-    GD_TRY(gd_pb_load(&doc, &gd_caffe_solver_state_schema, path));
+    if (gd_caffe_is_hdf5(path)) GD_TRY(gd_caffe_state_load_hdf5(&doc, path));
+    else GD_TRY(gd_pb_load(&doc, &gd_caffe_solver_state_schema, path));
     const gd_status status = take_doc(s, gd_pb_root(doc), path);
     gd_pb_free(doc);
     return status;

@@ -56,8 +56,6 @@ static gd_status read_fields(gd_caffe_solver *s) {
     s->seed = seed < 0 ? 0 : seed > 0 ? seed : INT64_MAX; /* 0 is a seed, too */
     s->test_compute_loss = gd_pb_int_of(s->message, "test_compute_loss") != 0;
     s->debug_info = gd_pb_int_of(s->message, "debug_info") != 0;
-    if (strcmp(gd_pb_word_of(s->message, "snapshot_format"), "HDF5") == 0)
-        return gd_pb_fail(s->message, "snapshot_format HDF5 is not supported; BINARYPROTO is");
     return find_prefix(s);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "caffe/blob.h"
+#include "caffe/hdf5_files.h"
 #include "caffe/read.h"
 #include "core/alloc.h"
 #include "core/freed.h"
@@ -111,7 +112,8 @@ static gd_status take_layer(loading *l, const gd_pb *layer) {
 
 static gd_status take_file(loading *l, const char *path) {
     gd_pb_doc *doc;
-    GD_TRY(gd_caffe_read_net(&doc, path));
+    if (gd_caffe_is_hdf5(path)) GD_TRY(gd_caffe_net_load_hdf5(&doc, path));
+    else GD_TRY(gd_caffe_read_net(&doc, path));
     const gd_pb_list *layers = gd_pb_get(gd_pb_root(doc), "layer");
     gd_status status = GD_OK;
     for (size_t i = 0; layers && i < layers->count && status == GD_OK; i++)
@@ -196,7 +198,9 @@ gd_status gd_caffe_save_weights(const char *path, gd_module *net) {
     gd_pb_doc *doc = gd_pb_new(&gd_caffe_net_schema);
     if (!doc) return gd_failure();
     gd_status status = gd_caffe_put_layers(gd_pb_root(doc), net);
-    if (status == GD_OK) status = gd_pb_save(doc, path);
+    if (status == GD_OK)
+        status = gd_caffe_is_hdf5(path) ? gd_caffe_net_save_hdf5(gd_pb_root(doc), path)
+                                        : gd_pb_save(doc, path);
     gd_pb_free(doc);
     return status;
 }

@@ -153,6 +153,9 @@ gd_status gd_hdf5_writer_dataset(gd_hdf5_writer *writer, const char *path, gd_dt
                                  const int64_t *dims);
 gd_status gd_hdf5_writer_write(gd_hdf5_writer *writer, const void *data, size_t bytes);
 
+/* Adds a dataset that is one text, with the zero byte behind it. */
+gd_status gd_hdf5_writer_string(gd_hdf5_writer *writer, const char *path, const char *text);
+
 /* Adds an attribute to the group or dataset at `path`: numbers (rank 0: one), a text, a list of
  * texts. Texts may be of any length; all else in an attribute has at most 64,000 bytes. */
 gd_status gd_hdf5_writer_attribute(gd_hdf5_writer *writer, const char *path, const char *name,

@@ -196,13 +196,10 @@ static gd_status pad(gd_hdf5_writer *w) {
     return over ? gd_file_writer_write(w->file, zeros, ALIGNMENT - over) : GD_OK;
 }
 
-static gd_status begin_dataset(gd_hdf5_writer *w, const char *path, gd_dtype dtype, int rank,
-                               const int64_t *dims) {
-    uint64_t bytes;
+/* Begins a dataset of so many bytes. */
+static gd_status begin_data(gd_hdf5_writer *w, const char *path, const gd_hdf5_array *array,
+                            uint64_t bytes) {
     gd_hdf5_node *group, *d;
-    GD_TRY(end_dataset(w));
-    GD_TRY(check_path(w, path));
-    GD_TRY(check_array(w, path, dtype, rank, dims, &bytes));
     if (find_node(w, path) || strcmp(path, "/") == 0)
         return gd_fail(GD_E_ARGUMENT, "%s: there are two objects named '%s'", path_of(w), path);
     const size_t parent = (size_t)(strrchr(path, '/') - path);
@@ -210,13 +207,23 @@ static gd_status begin_dataset(gd_hdf5_writer *w, const char *path, gd_dtype dty
     GD_TRY(pad(w));
     GD_TRY(add_node(w, path, strlen(path), group, &d));
     d->is_dataset = true;
-    d->array = (gd_hdf5_array){.dtype = dtype, .rank = rank};
-    if (rank > 0) memcpy(d->array.dims, dims, (size_t)rank * sizeof *dims);
+    d->array = *array;
     d->bytes = bytes;
     d->data_at = gd_file_writer_position(w->file);
     w->open = d;
     w->written = 0;
     return GD_OK;
+}
+
+static gd_status begin_dataset(gd_hdf5_writer *w, const char *path, gd_dtype dtype, int rank,
+                               const int64_t *dims) {
+    uint64_t bytes;
+    gd_hdf5_array array = {.dtype = dtype, .rank = rank};
+    GD_TRY(end_dataset(w));
+    GD_TRY(check_path(w, path));
+    GD_TRY(check_array(w, path, dtype, rank, dims, &bytes));
+    if (rank > 0) memcpy(array.dims, dims, (size_t)rank * sizeof *dims);
+    return begin_data(w, path, &array, bytes);
 }
 
 gd_status gd_hdf5_writer_dataset(gd_hdf5_writer *w, const char *path, gd_dtype dtype, int rank,
@@ -232,6 +239,21 @@ gd_status gd_hdf5_writer_write(gd_hdf5_writer *w, const void *data, size_t bytes
                                path_of(w), w->open ? w->open->path : ""));
     w->written += bytes;
     return keep(w, gd_file_writer_write(w->file, data, bytes));
+}
+
+static gd_status begin_string(gd_hdf5_writer *w, const char *path, size_t bytes) {
+    const gd_hdf5_array array = {.text = (uint32_t)bytes};
+    GD_TRY(end_dataset(w));
+    GD_TRY(check_path(w, path));
+    if (bytes < GD_HDF5_ELSEWHERE) return begin_data(w, path, &array, bytes);
+    return gd_fail(GD_E_UNSUPPORTED, "%s: '%s' has more than 4 GB", path_of(w), path);
+}
+
+gd_status gd_hdf5_writer_string(gd_hdf5_writer *w, const char *path, const char *text) {
+    const size_t bytes = strlen(text) + 1;
+    if (w->failure) return failed_before(w);
+    const gd_status status = keep(w, begin_string(w, path, bytes));
+    return status == GD_OK ? gd_hdf5_writer_write(w, text, bytes) : status;
 }
 
 /* --- attributes ------------------------------------------------------------------------------- */

@@ -68,6 +68,9 @@ CASES = {
     "poly": SGD + 'lr_policy: "poly" power: 1.5',
     "sigmoid": SGD + 'lr_policy: "sigmoid" gamma: 0.03 stepsize: 100',
     "snapshot_diff": SGD + 'lr_policy: "fixed" snapshot_diff: true',
+    "hdf5": SGD + 'lr_policy: "fixed" snapshot_format: HDF5',
+    "hdf5_adam": 'type: "Adam" base_lr: 0.002 momentum: 0.9 lr_policy: "step" gamma: 0.5 stepsize: 30 delta: 1e-4 '
+                 'snapshot_format: HDF5 snapshot_diff: true',
     "two_tests": SGD + 'lr_policy: "fixed" test_iter: 3 test_state { } test_state { stage: "more" } test_compute_loss: true',
 }
 
@@ -117,10 +120,23 @@ def read_log(path):
     return found
 
 
+def read_hdf5(path):
+    import h5py
+    import numpy as np
+
+    found = {}
+    with h5py.File(path, "r") as f:
+        f.visititems(lambda name, d: found.update({name: np.array(d, np.float64)}) if hasattr(d, "dtype") and d.dtype.kind in "fiu"
+                     else None)
+    return found
+
+
 def read_blobs(path):
     import numpy as np
     from caffe.proto import caffe_pb2
 
+    if path.endswith(".h5"):
+        return read_hdf5(path)
     message = caffe_pb2.SolverState() if path.endswith("solverstate") else caffe_pb2.NetParameter()
     with open(path, "rb") as data:
         message.ParseFromString(data.read())
@@ -160,7 +176,8 @@ def compare_logs(what, ours, theirs):
 def check(program, home, name, fields, momentum):
     """What differs, as lines."""
     lines = []
-    path = lambda side, n, ending: os.path.join(home, "%s_%s_iter_%d.%s" % (name, side, n, ending))
+    h5 = ".h5" if "HDF5" in fields else ""
+    path = lambda side, n, ending: os.path.join(home, "%s_%s_iter_%d.%s%s" % (name, side, n, ending, h5))
     for side in ("ours", "caffe", "ours2", "caffe2"):
         with open(os.path.join(home, "%s_%s.prototxt" % (name, side)), "w") as to:
             to.write(COMMON % (name + "_" + side) + fields + "\n")
@@ -209,15 +226,16 @@ def record(program, home, folder):
             with open(os.path.join(home, "record.prototxt"), "w") as to:
                 to.write(common % "snap" + fields + "\n")
             caffe(home, "record.prototxt", "record.log", "weights", "init.caffemodel")
-            last = read_blobs(os.path.join(home, "snap_iter_20.caffemodel"))
-            caffe(home, "record.prototxt", "record2.log", "snapshot", "snap_iter_10.solverstate")
+            h5 = ".h5" if "HDF5" in fields else ""
+            last = read_blobs(os.path.join(home, "snap_iter_20.caffemodel" + h5))
+            caffe(home, "record.prototxt", "record2.log", "snapshot", "snap_iter_10.solverstate" + h5)
             one, two = read_log(os.path.join(home, "record.log")), read_log(os.path.join(home, "record2.log"))
             text = lambda values: " ".join("%.6g" % v for v in values)
             out.write("solver %s\nfields %s\n" % (name, fields))
             out.write("losses %s\n" % text(one[(i, "loss")][0] for i in range(20)))
             out.write("again %s\n" % text(two[(i, "loss")][0] for i in range(10, 20)))
             out.write("tests %s\n" % text(one[(i, "Test", "1", "loss")][0] for i in (0, 10, 20)))
-            out.write("sum %.7g\n" % sum(np.abs(v.astype(np.float64)).sum() for k, v in last.items() if not k.endswith("diff")))
+            out.write("sum %.7g\n" % sum(np.abs(v.astype(np.float64)).sum() for k, v in last.items() if "diff" not in k))
     shutil.copy(os.path.join(home, "init.caffemodel"), os.path.join(folder, "caffe_solver.caffemodel"))
 
 
