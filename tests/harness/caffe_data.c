@@ -5,10 +5,8 @@
 #include "caffe/schema.h"
 #include "core/alloc.h"
 #include "core/error.h"
-#include "gradus/gradus.h"
-
-#if __has_include("format/lmdb.h")
 #include "format/lmdb.h"
+#include "gradus/gradus.h"
 
 enum { SIZE = 3 * 6 * 5, CLASSES = 4 };
 
@@ -45,11 +43,3 @@ gd_status caffe_write_database(const char *folder, int count, int seed) {
 }
 
 bool caffe_has_databases(void) { return gd_lmdb_is_built(); }
-#else
-gd_status caffe_write_database(const char *folder, int count, int seed) {
-    (void)folder, (void)count, (void)seed;
-    return gd_fail(GD_E_UNSUPPORTED, "there is no liblmdb");
-}
-
-bool caffe_has_databases(void) { return false; }
-#endif

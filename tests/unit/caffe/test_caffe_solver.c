@@ -97,7 +97,7 @@ static void listen(const char *line, void *user) {
         h->losses[number] = value;
     if (sscanf(at, "    Test net output #1: loss = %lf", &value) == 1 && h->n_tests < TESTS)
         h->tests[h->n_tests++] = value;
-    h->snapshots += strncmp(at, "Snapshotting to binary proto file", 33) == 0;
+    h->snapshots += strncmp(at, "Snapshotting to ", 16) == 0;
 }
 
 /* Writes a solver whose snapshots begin with `prefix` in the temporary folder. */
@@ -175,7 +175,8 @@ CLEAN_TEST(snapshots_continue) {
         o.iterations = SNAPSHOT;
         CHECK_SAYING(gd_caffe_train_at(NULL, path, &o), "%s", gd_error_message());
         CHECK(strstr(h.last, "Optimization Done.") == NULL);
-        snprintf(state, sizeof state, "%s_iter_10.solverstate", temp_path("%s", c->name));
+        snprintf(state, sizeof state, "%s_iter_10.solverstate%s", temp_path("%s", c->name),
+                 strstr(c->fields, "HDF5") ? ".h5" : "");
         o = options_for(&h);
         o.weights = NULL;
         o.snapshot = state;
