@@ -7,6 +7,7 @@
 #include "caffe/schema.h"
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/map.h"
 #include "format/hdf5.h"
 #include "format/protobuf_tree.h"
 
@@ -110,38 +111,63 @@ gd_status gd_caffe_state_save_hdf5(const gd_pb *state, const char *path) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-typedef gd_status (*take_fn)(const gd_hdf5_object *root, gd_pb *message);
+/* A file while it is read. Each object in it is read once: a small file could name one thousands of times. */
+typedef struct reading {
+    const gd_hdf5_object *root;
+    gd_pb *message;
+    gd_map seen; /* addresses of objects */
+} reading;
+
+/* Whether an object is read for the first time. */
+static gd_status see(reading *r, const gd_hdf5_object *o, bool *first) {
+    const void *key = (const void *)(uintptr_t)(o->address + 1);
+    *first = gd_map_find(&r->seen, key) < 0;
+    return !*first || gd_map_put(&r->seen, key, 1) ? GD_OK : gd_no_memory(NULL, "for weights");
+}
+
+typedef gd_status (*take_fn)(reading *r);
 
 static gd_status take_root(const gd_file_reader *reader, gd_pb *message, take_fn take) {
     gd_hdf5 *file;
     GD_TRY(gd_hdf5_open(&file, reader));
-    const gd_status status = take(gd_hdf5_root(file), message);
+    reading r = {.root = gd_hdf5_root(file), .message = message};
+    const gd_status status = take(&r);
+    gd_map_free(&r.seen);
     gd_hdf5_close(file);
     return status;
 }
 
 /* Messages name the file. */
-static gd_status read_file(gd_pb_doc **out, const gd_pb_schema *schema, const char *path,
+static gd_status read_file(gd_pb_doc **out, const gd_pb_schema *schema, const gd_file_reader *file,
                            take_fn take) {
-    gd_file_reader *reader;
-    *out = NULL;
-    GD_TRY(gd_file_reader_open(&reader, path));
+    const char *path = gd_file_reader_path(file);
     gd_pb_doc *doc = gd_pb_new(schema);
-    gd_status status = doc ? take_root(reader, gd_pb_root(doc), take) : gd_failure();
+    gd_status status = doc ? take_root(file, gd_pb_root(doc), take) : gd_failure();
     if (status == GD_OK) status = gd_pb_check(doc);
-    gd_file_reader_close(reader);
-    if (status == GD_OK) {
-        *out = doc;
-        return GD_OK;
-    }
+    *out = status == GD_OK ? doc : NULL;
+    if (status == GD_OK) return GD_OK;
     gd_pb_free(doc);
     if (!strstr(gd_latest_failure(), path)) gd_error_prefix("%s: ", path);
     return status;
 }
 
+typedef gd_status (*read_fn)(gd_pb_doc **out, const gd_file_reader *file);
+
+static gd_status load_file(gd_pb_doc **out, const char *path, read_fn read) {
+    gd_file_reader *file;
+    *out = NULL;
+    GD_TRY(gd_file_reader_open(&file, path));
+    const gd_status status = read(out, file);
+    gd_file_reader_close(file);
+    return status;
+}
+
 /* The values of a dataset as a new blob in a field. */
-static gd_status take_blob(const gd_hdf5_object *d, gd_pb *to, const char *field) {
+static gd_status take_blob(reading *r, const gd_hdf5_object *d, gd_pb *to, const char *field) {
+    bool first;
     if (d->is_group) return gd_fail(GD_E_FORMAT, "'%s' is not a dataset", d->path);
+    GD_TRY(see(r, d, &first));
+    if (!first) return gd_fail(GD_E_FORMAT, "'%s' is a second name of another dataset", d->path);
     GD_TRY(gd_hdf5_check_size(d));
     gd_pb *blob = gd_pb_put_message(to, field), *shape = gd_pb_put_message(blob, "shape");
     for (int i = 0; i < d->shape.rank; i++) gd_pb_put_int(shape, "dim", d->shape.dims[i]);
@@ -154,12 +180,12 @@ static gd_status take_blob(const gd_hdf5_object *d, gd_pb *to, const char *field
 }
 
 /* The datasets "0", "1", ... of a group. */
-static gd_status take_blobs(const gd_hdf5_object *group, gd_pb *to, const char *field) {
+static gd_status take_blobs(reading *r, const gd_hdf5_object *group, gd_pb *to, const char *field) {
     char name[24] = "0";
     for (int i = 1; gd_hdf5_has(group, name); i++) {
         gd_hdf5_object *d;
         GD_TRY(gd_hdf5_object_open(&d, group, name));
-        const gd_status status = take_blob(d, to, field);
+        const gd_status status = take_blob(r, d, to, field);
         gd_hdf5_object_close(d);
         GD_TRY(status);
         snprintf(name, sizeof name, "%d", i);
@@ -167,85 +193,106 @@ static gd_status take_blobs(const gd_hdf5_object *group, gd_pb *to, const char *
     return GD_OK;
 }
 
-enum { MAX_DEPTH = 50 }; /* of groups in groups: a damaged file may have a loop */
+enum { MAX_DEPTH = 50 }; /* of groups in groups */
 
-/* The layers in a group; `name_at` is where their names begin in their paths. */
-static gd_status take_layers(const gd_hdf5_object *group, gd_pb *net, size_t name_at, int depth) {
+static gd_status take_layers(reading *r, const gd_hdf5_object *group, int depth);
+
+/* A group in the group data, which may be a layer, a part of the names of some, or both. */
+static gd_status take_layer(reading *r, const gd_hdf5_object *group, int depth) {
+    bool first;
+    if (!group->is_group) return GD_OK;
+    GD_TRY(see(r, group, &first));
+    if (!first) return GD_OK;
+    if (gd_hdf5_has(group, "0")) {
+        gd_pb *layer = gd_pb_put_message(r->message, "layer");
+        gd_pb_put_string(layer, "name", group->path + strlen("/data/"));
+        GD_TRY(take_blobs(r, group, layer, "blobs"));
+    }
+    return take_layers(r, group, depth + 1);
+}
+
+static gd_status take_layers(reading *r, const gd_hdf5_object *group, int depth) {
     if (depth > MAX_DEPTH)
         return gd_fail(GD_E_FORMAT, "'%.100s' is more than %d groups deep", group->path, MAX_DEPTH);
     for (size_t i = 0; i < group->n_names; i++) {
-        gd_hdf5_object *part = NULL;
-        gd_status status = gd_hdf5_object_open(&part, group, group->names[i]);
-        if (status == GD_OK && part->is_group) {
-            if (gd_hdf5_has(part, "0")) {
-                gd_pb *layer = gd_pb_put_message(net, "layer");
-                gd_pb_put_string(layer, "name", part->path + name_at);
-                status = take_blobs(part, layer, "blobs");
-            }
-            if (status == GD_OK) status = take_layers(part, net, name_at, depth + 1);
-        }
+        gd_hdf5_object *part;
+        GD_TRY(gd_hdf5_object_open(&part, group, group->names[i]));
+        const gd_status status = take_layer(r, part, depth);
         gd_hdf5_object_close(part);
         GD_TRY(status);
     }
     return GD_OK;
 }
 
-static gd_status take_net(const gd_hdf5_object *root, gd_pb *net) {
+/* Opens a group of the root. */
+static gd_status open_group(const reading *r, const char *name, const char *what,
+                            gd_hdf5_object **out) {
+    if (!gd_hdf5_has(r->root, name))
+        return gd_fail(GD_E_FORMAT, "it has no group '%s'; %s one", name, what);
+    GD_TRY(gd_hdf5_object_open(out, r->root, name));
+    if ((*out)->is_group) return GD_OK;
+    gd_hdf5_object_close(*out);
+    return gd_fail(GD_E_FORMAT, "'/%s' is not a group", name);
+}
+
+static gd_status take_net(reading *r) {
     gd_hdf5_object *data;
-    if (!gd_hdf5_has(root, "data"))
-        return gd_fail(GD_E_FORMAT, "it has no group 'data'; the weights of a net have one");
-    GD_TRY(gd_hdf5_object_open(&data, root, "data"));
-    const gd_status status = data->is_group ? take_layers(data, net, strlen("/data/"), 0)
-                                            : gd_fail(GD_E_FORMAT, "'/data' is not a group");
+    GD_TRY(open_group(r, "data", "the weights of a net have", &data));
+    const gd_status status = take_layers(r, data, 0);
     gd_hdf5_object_close(data);
     return status;
 }
 
+gd_status gd_caffe_net_read_hdf5(gd_pb_doc **out, const gd_file_reader *file) {
+    return read_file(out, &gd_caffe_net_schema, file, take_net);
+}
+
 gd_status gd_caffe_net_load_hdf5(gd_pb_doc **out, const char *path) {
-    return read_file(out, &gd_caffe_net_schema, path, take_net);
+    return load_file(out, path, gd_caffe_net_read_hdf5);
 }
 
 /* A dataset of one integer; one that is not there is 0. */
-static gd_status take_number(const gd_hdf5_object *root, const char *name, gd_pb *state) {
+static gd_status take_number(const reading *r, const char *name) {
     gd_hdf5_object *d;
     int64_t value = 0;
-    if (!gd_hdf5_has(root, name)) return GD_OK;
-    GD_TRY(gd_hdf5_object_open(&d, root, name));
+    if (!gd_hdf5_has(r->root, name)) return GD_OK;
+    GD_TRY(gd_hdf5_object_open(&d, r->root, name));
     const gd_status status = d->is_group || d->shape.count != 1
                                  ? gd_fail(GD_E_FORMAT, "'%s' is not one number", d->path)
                                  : gd_hdf5_read(d, 0, 1, GD_I64, &value);
     gd_hdf5_object_close(d);
-    if (status == GD_OK) gd_pb_put_int(state, name, value);
+    if (status == GD_OK) gd_pb_put_int(r->message, name, value);
     return status;
 }
 
-static gd_status take_text(const gd_hdf5_object *root, const char *name, gd_pb *state) {
+static gd_status take_text(const reading *r, const char *name) {
     gd_hdf5_object *d;
     gd_hdf5_strings text = {0};
-    if (!gd_hdf5_has(root, name)) return GD_OK;
-    GD_TRY(gd_hdf5_object_open(&d, root, name));
+    if (!gd_hdf5_has(r->root, name)) return GD_OK;
+    GD_TRY(gd_hdf5_object_open(&d, r->root, name));
     const gd_status status = d->is_group ? gd_fail(GD_E_FORMAT, "'%s' is not a text", d->path)
                                          : gd_hdf5_read_strings(&text, d);
-    if (status == GD_OK && text.count == 1) gd_pb_put_string(state, name, text.at[0]);
+    if (status == GD_OK && text.count == 1) gd_pb_put_string(r->message, name, text.at[0]);
     gd_hdf5_strings_free(&text);
     gd_hdf5_object_close(d);
     return status;
 }
 
-static gd_status take_state(const gd_hdf5_object *root, gd_pb *state) {
+static gd_status take_state(reading *r) {
     gd_hdf5_object *history;
-    GD_TRY(take_number(root, "iter", state));
-    GD_TRY(take_number(root, "current_step", state));
-    GD_TRY(take_text(root, "learned_net", state));
-    if (!gd_hdf5_has(root, "history"))
-        return gd_fail(GD_E_FORMAT, "it has no group 'history'; the state of a solver has one");
-    GD_TRY(gd_hdf5_object_open(&history, root, "history"));
-    const gd_status status = history->is_group ? take_blobs(history, state, "history")
-                                               : gd_fail(GD_E_FORMAT, "'/history' is not a group");
+    GD_TRY(take_number(r, "iter"));
+    GD_TRY(take_number(r, "current_step"));
+    GD_TRY(take_text(r, "learned_net"));
+    GD_TRY(open_group(r, "history", "the state of a solver has", &history));
+    const gd_status status = take_blobs(r, history, r->message, "history");
     gd_hdf5_object_close(history);
     return status;
 }
 
+gd_status gd_caffe_state_read_hdf5(gd_pb_doc **out, const gd_file_reader *file) {
+    return read_file(out, &gd_caffe_solver_state_schema, file, take_state);
+}
+
 gd_status gd_caffe_state_load_hdf5(gd_pb_doc **out, const char *path) {
-    return read_file(out, &gd_caffe_solver_state_schema, path, take_state);
+    return load_file(out, path, gd_caffe_state_read_hdf5);
 }

@@ -10,6 +10,7 @@
 #ifndef GRADUS_CAFFE_HDF5_FILES_H
 #define GRADUS_CAFFE_HDF5_FILES_H
 
+#include "format/file.h"
 #include "format/protobuf.h"
 
 /* Whether a path ends in ".h5". */
@@ -22,5 +23,9 @@ gd_status gd_caffe_net_load_hdf5(gd_pb_doc **out, const char *path);
 /* A SolverState. */
 gd_status gd_caffe_state_save_hdf5(const gd_pb *state, const char *path);
 gd_status gd_caffe_state_load_hdf5(gd_pb_doc **out, const char *path);
+
+/* The same of files that are open. */
+gd_status gd_caffe_net_read_hdf5(gd_pb_doc **out, const gd_file_reader *file);
+gd_status gd_caffe_state_read_hdf5(gd_pb_doc **out, const gd_file_reader *file);
 
 #endif
