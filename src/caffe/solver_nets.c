@@ -91,9 +91,17 @@ static gd_status build_net(gd_caffe_solver *s, const source *from, gd_caffe_phas
         .phase = phase, .stages = stages, .data = &data, .share = s->net};
     GD_TRY(merge_state(gd_pb_message_of(from->message, "state"), &settings, stages));
     GD_TRY(merge_state(state, &settings, stages));
-    GD_TRY(gd_caffe_net_build(net, from->message, from->file, &settings));
+    return gd_caffe_net_build(net, from->message, from->file, &settings);
+}
+
+/* After all nets are built: they share parameters. */
+static gd_status move_nets(const gd_caffe_solver *s) {
+    const char *name = gd_device_name(s->device);
     if (s->device == gd_default_device()) return GD_OK;
-    return gd_module_to_at(NULL, (*net)->module, gd_device_name(s->device), GD_DTYPE_NONE);
+    GD_TRY(gd_module_to_at(NULL, s->net->module, name, GD_DTYPE_NONE));
+    for (int i = 0; i < s->n_tests; i++)
+        GD_TRY(gd_module_to_at(NULL, s->tests[i].net->module, name, GD_DTYPE_NONE));
+    return GD_OK;
 }
 
 /* --- the net to train ------------------------------------------------------------------------- */
@@ -192,7 +200,7 @@ gd_status gd_caffe_solver_open_nets(gd_caffe_solver *s) {
     if (!(s->tests = gd_calloc(count + 1, sizeof *s->tests)))
         return gd_no_memory(s->path, "for a solver");
     for (size_t i = 0; i < count; i++) GD_TRY(open_test(s, i));
-    return GD_OK;
+    return move_nets(s);
 }
 
 void gd_caffe_solver_close_nets(gd_caffe_solver *s) {

@@ -8,6 +8,7 @@
 #include "core/thread.h"
 #include "dispatch/call.h"
 #include "gradus/autograd.h"
+#include "train/progress.h"
 #include "nn/module.h"
 
 bool gd_caffe_test_is_due(const gd_caffe_solver *s, int64_t iteration) {
@@ -123,11 +124,23 @@ static void set_value(gd_history *h, int test, const char *name, double value) {
     if (i >= 0) gd_history_set(h, i, value);
 }
 
-static void say(const gd_caffe_solver *s, const char *text) {
-    if (s->event && s->options->progress != GD_PROGRESS_NONE) {
+/* Shows a result beside the progress of the run. */
+static void show(const gd_caffe_solver *s, const gd_caffe_tested *t, const char *name,
+                 double mean) {
+    char text[300], net[20] = "";
+    gd_progress_writer writer;
+    if (s->options->progress == GD_PROGRESS_NONE) return;
+    if (t > s->tests) snprintf(net, sizeof net, " #%d", (int)(t - s->tests));
+    gd_snprintf(text, sizeof text, "iteration %lld, test%s: %.200s = %g", (long long)s->iter, net,
+                name, mean);
+    if (s->event) {
         const gd_event_source *const *source = (const void *)s->event->run;
         (*source)->say(s->event, text);
+        return;
     }
+    gd_progress_begin(&writer, s->options->progress, s->options->progress_receiver);
+    gd_progress_say(&writer, text);
+    gd_progress_end(&writer);
 }
 
 static gd_status say_output(const gd_caffe_solver *s, gd_caffe_tested *t, int i, int *number,
@@ -148,7 +161,7 @@ static gd_status say_output(const gd_caffe_solver *s, gd_caffe_tested *t, int i,
             gd_snprintf(line, sizeof line, "    Test net output #%d: %.200s = %g", (*number)++,
                         o->name, mean);
         gd_caffe_say(&s->log, "%s", line);
-        say(s, line);
+        show(s, t, o->name, mean);
         if (count == 1) set_value(h, test, o->name, mean);
     }
     gd_free(sums);

@@ -5,13 +5,16 @@
  * from. tests/caffe/against_solver.py compares 200 iterations, and snapshots in both directions.
  */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clean_test.h"
 #include "gradus/gradus.h"
-#include "caffe/schema.h"
+#include "backend/test/device.h"
+#include "caffe/net.h"
+#include "child.h"
 #include "caffe_data.h"
 #include "files.h"
 #include "temp.h"
@@ -144,6 +147,7 @@ CLEAN_TEST(solvers_follow_caffe) {
         gd_caffe_train_options o = options_for(&h);
         o.net = &net;
         o.jit = i % 2 == 0;
+        o.device = i % 3 == 0 ? gd_device_name(gd_test_device()) : NULL;
         const char *path = write_solver(c->fields, c->name);
         gd_history *history = gd_caffe_train_at(NULL, path, &o);
         CHECK_SAYING(history && net, "%s: %s", c->name, gd_error_message());
@@ -215,6 +219,179 @@ CLEAN_TEST(checkpoints_resume_with_the_same_bits) {
                       gd_history_value(history[1], "test_loss", row) &&
                   gd_history_value(history[0], "loss", row) ==
                       gd_history_value(history[1], "loss", row));
+    }
+}
+
+/* --- kills ------------------------------------------------------------------------------------ */
+
+/* A run in a child that kills itself at a line of its log; -1: it completes. */
+typedef struct killed {
+    const char *path, *folder, *prefix;
+    int line;
+} killed;
+
+static void count_line(const char *line, void *user) {
+    killed *k = user;
+    (void)line;
+    if (k->line-- == 0) raise(SIGKILL);
+}
+
+static int run_killed(void *user) {
+    killed *k = user;
+    gd_caffe_train_options o = *GD_CAFFE_TRAIN_OPTIONS_();
+    o.weights = GRADUS_GOLDEN "/caffe_solver.caffemodel";
+    o.line = count_line;
+    o.line_user = k;
+    o.checkpoints = k->folder;
+    o.resume = true;
+    gd_history *h = gd_caffe_train_at(NULL, k->path, &o);
+    if (!h) return 1;
+    char text[4000] = "", path[600];
+    for (int64_t c = 0; c < gd_history_columns(h); c++) {
+        const char *name = gd_history_name(h, c);
+        for (int64_t row = 0; row < gd_history_rows(h) && strcmp(name, "seconds") != 0; row++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s %a\n", name,
+                     gd_history_value(h, name, row));
+    }
+    snprintf(path, sizeof path, "%s.txt", k->folder);
+    file_write_text(path, text);
+    return 0;
+}
+
+static void check_same_file(const char *a, const char *b) {
+    size_t n = 0, m = 0;
+    char *p = file_read(a, &n), *q = file_read(b, &m);
+    CHECK_SAYING(p && q && n == m && memcmp(p, q, n) == 0, "%s and %s differ", a, b);
+    free(p);
+    free(q);
+}
+
+TEST(a_run_that_is_killed_again_and_again_ends_with_the_same_bits) {
+    if (!prepare()) return;
+    char path[2][600], weights[2][600], folder[2][600], results[2][610];
+    killed k[2];
+    for (int i = 0; i < 2; i++) {
+        char text[3 * LINE], common[LINE];
+        snprintf(common, sizeof common, "%s", common_text);
+        memcpy(strstr(common, "snapshot: 10"), "snapshot: 3 ", 12);
+        char *prefix = strstr(common, "snapshot_prefix: \"snap\"");
+        memset(prefix, ' ', strlen("snapshot_prefix: \"snap\""));
+        snprintf(text, sizeof text,
+                 "%s snapshot_prefix: '%s' type: 'Adam' base_lr: 0.002 momentum: 0.9 "
+                 "lr_policy: 'inv' gamma: 0.1 power: 0.5 iter_size: 2\n",
+                 common, temp_path("killed%d", i));
+        snprintf(path[i], sizeof path[i], "%s",
+                 temp_write_text(i ? "killed1.prototxt" : "killed0.prototxt", text));
+        snprintf(folder[i], sizeof folder[i], "%s", temp_new_folder(i ? "killed" : "complete"));
+        snprintf(weights[i], sizeof weights[i], "%s_iter_20.caffemodel", temp_path("killed%d", i));
+        snprintf(results[i], sizeof results[i], "%s.txt", folder[i]);
+        k[i] = (killed){.path = path[i], .folder = folder[i], .line = -1};
+    }
+    CHECK(child_run(run_killed, &k[0]) == 0);
+    int kills = 0;
+    for (int line = 12; line < 200; line += 5) {
+        k[1].line = line;
+        const int status = child_run(run_killed, &k[1]);
+        if (status == 0) break;
+        CHECK(status == -1);
+        kills++;
+    }
+    CHECK_SAYING(kills > 5, "%d kills", kills);
+    check_same_file(weights[0], weights[1]);
+    check_same_file(results[0], results[1]);
+}
+
+/* --- the same by hand ------------------------------------------------------------------------- */
+
+static gd_tensor *first_output(gd_tensors outputs, gd_tensors targets, void *user) {
+    (void)targets, (void)user;
+    return outputs.at[0];
+}
+
+/* A net with its data, before the first batch. */
+static gd_caffe_text_net *read_net(void) {
+    gd_caffe_text_net *net = NULL;
+    const gd_caffe_net_settings settings = {.phase = GD_CAFFE_TRAIN};
+    CHECK(gd_caffe_net_read(&net, temp_path("net.prototxt"), &settings) == GD_OK);
+    if (net) CHECK(gd_caffe_load(GRADUS_GOLDEN "/caffe_solver.caffemodel", net->module) == GD_OK);
+    return net;
+}
+
+typedef struct loop {
+    gd_module *net;
+    gd_optimizer *optimizer;
+    gd_schedule *schedule;
+} loop;
+
+static gd_tensors take_step(gd_tensors batch, void *user) {
+    loop *l = user;
+    gd_tensor *loss = gd_module_call(l->net, batch).at[0];
+    gd_backward(loss);
+    gd_optimizer_step(l->optimizer);
+    gd_schedule_step(l->schedule);
+    gd_optimizer_zero_grad(l->optimizer);
+    return gd_listed(loss);
+}
+
+static double train_by_loop(gd_caffe_text_net *net, bool jit) {
+    loop l = {.net = net->module};
+    gd_module_train(net->module);
+    l.optimizer = gd_optim_sgd_of(net->module, .lr = 0.02, .momentum = 0.9, .lr_inside = true,
+                                  .weight_decay = 0.005);
+    for (int i = 0; i < net->n_parameters; i++)
+        gd_optimizer_set_factors(l.optimizer, net->parameters[i].tensor,
+                                 .lr = net->parameters[i].lr_mult,
+                                 .weight_decay = net->parameters[i].decay_mult);
+    l.schedule = gd_lr_inverse(l.optimizer, 0.1, .power = 0.5);
+    gd_jit *step = jit ? gd_jit_new(take_step, &l) : NULL;
+    for (int i = 0; i < ITERATIONS; i++) {
+        GD_SCOPE;
+        gd_tensors batch;
+        gd_loader_next(gd_caffe_data_loader(net->data), &batch);
+        if (jit) gd_jit_call(step, batch);
+        else take_step(batch, &l);
+    }
+    return sum_of_weights(net->module);
+}
+
+static double train_by_fit(gd_caffe_text_net *net, bool jit) {
+    gd_optimizer *o = gd_optim_sgd_of(net->module, .lr = 0.02, .momentum = 0.9, .lr_inside = true,
+                                      .weight_decay = 0.005);
+    for (int i = 0; i < net->n_parameters; i++)
+        gd_optimizer_set_factors(o, net->parameters[i].tensor, .lr = net->parameters[i].lr_mult,
+                                 .weight_decay = net->parameters[i].decay_mult);
+    gd_compile(net->module, .optimizer_object = o,
+               .schedule_object = gd_lr_inverse(o, 0.1, .power = 0.5),
+               .loss_function = first_output);
+    gd_fit(net->module, gd_caffe_data_loader(net->data), .max_steps = ITERATIONS, .jit = jit,
+           .progress = GD_PROGRESS_NONE);
+    return sum_of_weights(net->module);
+}
+
+CLEAN_TEST(a_solver_fit_and_a_loop_give_the_same_bits) {
+    static heard h;
+    if (!prepare()) return;
+    for (int jit = 0; jit < 2; jit++) {
+        GD_SCOPE;
+        gd_module *module = NULL;
+        gd_caffe_train_options o = options_for(&h);
+        o.net = &module;
+        o.jit = jit;
+        CHECK(
+            gd_caffe_train_at(NULL,
+                              write_solver("type: 'SGD' base_lr: 0.02 momentum: 0.9 weight_decay: "
+                                           "0.005 lr_policy: 'inv' gamma: 0.1 power: 0.5",
+                                           "bits"),
+                              &o));
+        gd_caffe_text_net *a = read_net(), *b = read_net();
+        if (!a || !b || !module) return;
+        const double by_solver = sum_of_weights(module), by_fit = train_by_fit(a, jit),
+                     by_loop = train_by_loop(b, jit);
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        CHECK_SAYING(by_solver == by_fit && by_fit == by_loop, "jit %d: %.17g, %.17g, %.17g", jit,
+                     by_solver, by_fit, by_loop);
+        gd_caffe_net_free(a);
+        gd_caffe_net_free(b);
     }
 }
 
