@@ -71,10 +71,10 @@ static void forget(watched *w) {
     w->gradient = NULL;
 }
 
-static void forget_all(gd_caffe_debug *d) {
+static void forget_gradients(gd_caffe_debug *d, bool of_blobs) {
     for (int i = 0; i < d->n_layers; i++) {
         for (int k = 0; k < d->layers[i].n_bottoms; k++) forget(&d->layers[i].bottoms[k]);
-        for (int k = 0; k < d->layers[i].n_blobs; k++) forget(&d->layers[i].blobs[k]);
+        for (int k = 0; k < d->layers[i].n_blobs && of_blobs; k++) forget(&d->layers[i].blobs[k]);
     }
 }
 
@@ -92,7 +92,7 @@ static void say_gradients(const layer_watch *l) {
                          mean_of(l->blobs[k].gradient));
 }
 
-gd_status gd_caffe_debug_backward(gd_caffe_debug *d) {
+gd_status gd_caffe_debug_backward(gd_caffe_debug *d, bool ends) {
     double norm_1 = 0, norm_2 = 0;
     for (int i = d->n_layers - 1; i >= 0; i--) {
         say_gradients(&d->layers[i]);
@@ -106,7 +106,7 @@ gd_status gd_caffe_debug_backward(gd_caffe_debug *d) {
                     "    [Backward] All net params (data, diff): L1 norm = (%g, %g); L2 norm = "
                     "(%g, %g)",
                     d->norm_1, norm_1, sqrt(d->norm_2), sqrt(norm_2));
-    forget_all(d);
+    forget_gradients(d, ends);
     return gd_failed() ? gd_failure() : GD_OK;
 }
 
@@ -217,7 +217,7 @@ static void close_layer(layer_watch *l) {
 
 void gd_caffe_debug_close(gd_caffe_debug *d) {
     if (!d) return;
-    forget_all(d);
+    forget_gradients(d, true);
     if (d->hook) gd_module_unhook(d->net->module, d->hook);
     for (int i = 0; i < d->n_layers; i++) close_layer(&d->layers[i]);
     gd_free(d->layers);

@@ -14,7 +14,8 @@ gd_status gd_caffe_debug_open(gd_caffe_debug **out, const gd_caffe_text_net *net
                               const gd_caffe_log *log, const bool *on, int64_t batches);
 void gd_caffe_debug_close(gd_caffe_debug *debug); /* NULL is fine */
 
-/* Writes the lines of the gradients of an iteration, from the last layer to the first, and forgets them. */
-gd_status gd_caffe_debug_backward(gd_caffe_debug *debug);
+/* Writes the lines of the gradients of a batch, from the last layer to the first. Those of parameters are sums
+ * over the batches of the iteration so far, which `ends` or goes on. */
+gd_status gd_caffe_debug_backward(gd_caffe_debug *debug, bool ends);
 
 #endif

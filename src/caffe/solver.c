@@ -122,6 +122,20 @@ static gd_status compile_net(gd_caffe_solver *s) {
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
+/* Loads files that the solver names, with commas between them. */
+static gd_status load_files(gd_caffe_solver *s, const char *paths) {
+    char path[PATH_MAX], found[PATH_MAX];
+    for (const char *at = paths; *at;) {
+        const size_t n = strcspn(at, ",");
+        snprintf(path, sizeof path, "%.*s", (int)n, at);
+        GD_TRY(gd_caffe_find_file(path, s->path, found, sizeof found));
+        gd_caffe_say(&s->log, "Finetuning from %s", found);
+        GD_TRY(gd_caffe_load_weights(found, s->net->module));
+        at += n + (at[n] == ',');
+    }
+    return GD_OK;
+}
+
 static gd_status load_weights(gd_caffe_solver *s) {
     const char *weights = s->options->weights;
     if (weights && s->options->snapshot)
@@ -132,11 +146,8 @@ static gd_status load_weights(gd_caffe_solver *s) {
         gd_caffe_say(&s->log, "Finetuning from %s", weights);
         return gd_caffe_load_weights(weights, s->net->module);
     }
-    for (size_t i = 0; i < gd_pb_count(s->message, "weights"); i++) {
-        const char *path = gd_pb_string_at(s->message, "weights", i);
-        gd_caffe_say(&s->log, "Finetuning from %s", path);
-        GD_TRY(gd_caffe_load_weights(path, s->net->module));
-    }
+    for (size_t i = 0; i < gd_pb_count(s->message, "weights"); i++)
+        GD_TRY(load_files(s, gd_pb_string_at(s->message, "weights", i)));
     return GD_OK;
 }
 
@@ -215,8 +226,9 @@ static gd_status show_last_loss(gd_caffe_solver *s) {
     gd_loader *loader = gd_caffe_data_loader(s->net->data);
     const gd_loader_position at = gd_loader_tell(loader);
     if (!gd_loader_next_at(NULL, loader, &batch)) return gd_failed() ? gd_failure() : GD_OK;
-    gd_module *copy = gd_module_clone_at(NULL, s->net->module);
-    const gd_tensors out = gd_failed() ? (gd_tensors){NULL, 0} : gd_module_run(copy, batch);
+    gd_module *net = s->net->module;
+    if (gd_module_buffers_so_far(net).count > 0) net = gd_module_clone_at(NULL, net);
+    const gd_tensors out = gd_failed() ? (gd_tensors){NULL, 0} : gd_module_run(net, batch);
     if (gd_failed()) return gd_failure();
     gd_caffe_note_loss(s, s->iter, gd_item(gd_caffe_net_loss(s->net, out)));
     gd_loader_stop(loader);

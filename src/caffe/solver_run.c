@@ -157,15 +157,14 @@ static gd_status begin_run(gd_event *event, void *user) {
 
 static gd_status end_iteration(gd_caffe_solver *s) {
     const int64_t ended = s->iter - 1;
-    const int requested = atomic_load(&requests);
     double loss;
     if (s->iter_size > 1 || needs_loss(s, ended)) {
         GD_TRY(read_loss(s, &loss));
         gd_caffe_note_loss(s, ended, loss);
     }
-    if (s->debug && s->debugs) GD_TRY(gd_caffe_debug_backward(s->debug));
     if (s->display > 0 && ended % s->display == 0) GD_TRY(show(s, ended));
     s->debugs = s->display > 0 && s->iter % s->display == 0;
+    const int requested = atomic_load(&requests);
     if ((s->snapshot > 0 && s->iter % s->snapshot == 0) || requested != s->snapshot_requests)
         GD_TRY(gd_caffe_snapshot_write(s));
     s->snapshot_requests = requested;
@@ -174,7 +173,9 @@ static gd_status end_iteration(gd_caffe_solver *s) {
 
 static gd_status end_batch(gd_event *event, void *user) {
     gd_caffe_solver *s = user;
-    if (event->step % s->iter_size != 0) return GD_OK;
+    const bool ends = event->step % s->iter_size == 0;
+    if (s->debug && s->debugs) GD_TRY(gd_caffe_debug_backward(s->debug, ends));
+    if (!ends) return GD_OK;
     s->iter = event->step / s->iter_size;
     s->event = event;
     const gd_status status = end_iteration(s);

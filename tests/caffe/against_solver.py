@@ -68,6 +68,7 @@ CASES = {
     "poly": SGD + 'lr_policy: "poly" power: 1.5',
     "sigmoid": SGD + 'lr_policy: "sigmoid" gamma: 0.03 stepsize: 100',
     "snapshot_diff": SGD + 'lr_policy: "fixed" snapshot_diff: true',
+    "debug_info": SGD + 'lr_policy: "fixed" iter_size: 2 debug_info: true',
     "hdf5": SGD + 'lr_policy: "fixed" snapshot_format: HDF5',
     "hdf5_adam": 'type: "Adam" base_lr: 0.002 momentum: 0.9 lr_policy: "step" gamma: 0.5 stepsize: 30 delta: 1e-4 '
                  'snapshot_format: HDF5 snapshot_diff: true',
@@ -114,6 +115,9 @@ def read_log(path):
                 value = re.search(pattern, line)
                 if value:
                     found.setdefault((iteration, name), []).append(float(value.group(1)))
+            debug = re.search(r"\[(Forward|Backward)\] (Layer .*): (\S+)$", line)
+            if debug and "_split" not in line:
+                found.setdefault(debug.groups()[:2], []).append(float(debug.group(3)))
             output = re.search(r"(Train|Test) net output #(\d+): (\S+) = (\S+)", line)
             if output:
                 found.setdefault((iteration,) + output.groups()[:3], []).append(float(output.group(4)))

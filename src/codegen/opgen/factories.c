@@ -601,6 +601,7 @@ static void write_kind_page(const factory_kind *k) {
         int options = 0;
         for (int a = 0; a < r->n_attrs; a++) options += !r->attrs[a].required;
         print_doc(out, r->doc);
+        if (*r->caffe.name) fprintf(out, "\nCaffe `%s`.\n", r->caffe.name);
         if (r->n_inputs) {
             fputs("\n", out);
             print_params_line(out, r, "`");

@@ -424,6 +424,65 @@ CLEAN_TEST(lines_have_glogs_prefix_and_caffes_text) {
     CHECK(strlen(date) == 4 && strlen(time) == 15 && strchr(time, '.') && strstr(place, ".c:"));
 }
 
+/* --- requests --------------------------------------------------------------------------------- */
+
+/* Asks for a snapshot at one line, and for the end at another. */
+typedef struct asking {
+    heard *heard;
+    bool asked, ended;
+} asking;
+
+static void ask(const char *line, void *user) {
+    asking *a = user;
+    listen(line, a->heard);
+    if (!a->asked && strstr(line, "Iteration 4, lr")) {
+        a->asked = true;
+        gd_caffe_request_snapshot();
+    }
+    if (!a->ended && strstr(line, "Iteration 7, lr")) {
+        a->ended = true;
+        gd_fit_interrupt();
+    }
+}
+
+CLEAN_TEST(a_run_writes_snapshots_and_stops_when_it_is_asked) {
+    static heard h;
+    if (!prepare()) return;
+    GD_SCOPE;
+    asking a = {&h, false, false};
+    gd_caffe_train_options o = options_for(&h);
+    o.line = ask;
+    o.line_user = &a;
+    gd_history *history = gd_caffe_train_at(NULL, write_solver(cases[0].fields, "asked"), &o);
+    CHECK_SAYING(history && gd_history_interrupted(history), "%s", gd_error_message());
+    CHECK(strcmp(h.last, "Optimization stopped early.") == 0 && h.snapshots == 2);
+    CHECK(file_exists(temp_path("asked_iter_5.solverstate")) &&
+          file_exists(temp_path("asked_iter_8.solverstate")) &&
+          !file_exists(temp_path("asked_iter_10.solverstate")));
+}
+
+CLEAN_TEST(debug_info_has_lines_for_layers_and_gradients) {
+    static heard h;
+    if (!prepare()) return;
+    GD_SCOPE;
+    char fields[LINE];
+    snprintf(fields, sizeof fields, "%.900s debug_info: true", cases[0].fields);
+    gd_caffe_train_options o = options_for(&h);
+    o.iterations = 2;
+    CHECK_SAYING(gd_caffe_train_at(NULL, write_solver(fields, "debug"), &o), "%s",
+                 gd_error_message());
+    static const char *const parts[] = {"[Forward] Layer data, top blob label data: ",
+                                        "[Forward] Layer conv1, top blob conv1 data: ",
+                                        "[Forward] Layer conv1, param blob 1 data: ",
+                                        "[Backward] Layer loss, bottom blob ip2 diff: ",
+                                        "[Backward] Layer ip1, bottom blob conv1 diff: ",
+                                        "[Backward] Layer ip1, param blob 0 diff: ",
+                                        "[Backward] All net params (data, diff): L1 norm = ("};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        CHECK_SAYING(strstr(h.all, parts[i]), "no '%s'", parts[i]);
+    CHECK(!strstr(h.all, "[Backward] Layer conv1, bottom blob data"));
+}
+
 /* --- mistakes --------------------------------------------------------------------------------- */
 
 static void check_message(const char *fields, const char *message) {
