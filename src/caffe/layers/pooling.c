@@ -25,6 +25,7 @@ static pool_axes find_windows(const gd_caffe_pool *p, gd_tensor *x) {
     bool clipped = false;
     for (int i = 0; i < 2; i++) {
         a.size[i] = gd_tensor_dim(x, 2 + i);
+        if (p->kernel[i] < 1 || p->stride[i] < 1) continue; /* SPP of an empty plane: no windows */
         const int64_t room = a.size[i] + 2 * p->pad[i] - p->kernel[i];
         const int64_t up = p->rounds_down ? 0 : p->stride[i] - 1;
         a.out[i] = room + up < 0 ? 0 : (room + up) / p->stride[i] + 1;
@@ -144,8 +145,8 @@ static gd_tensor *sampled_pooled(const gd_caffe_pool *p, gd_tensor *x) {
 }
 
 gd_tensor *gd_caffe_pooled(const gd_caffe_pool *p, gd_tensor *x, gd_tensor **mask) {
-    const pool_axes a = find_windows(p, x);
     if (gd_tensor_is_error(x)) return x;
+    const pool_axes a = find_windows(p, x);
     if (a.out[0] < 1 || a.out[1] < 1) return no_windows(p, &a);
     if (p->kind == GD_CAFFE_POOL_MAX) return max_pooled(p, &a, x, mask);
     if (p->kind == GD_CAFFE_POOL_AVERAGE) return average_pooled(p, &a, x);

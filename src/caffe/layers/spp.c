@@ -40,6 +40,7 @@ gd_status gd_caffe_make_SPP(gd_caffe_layer *l) {
     if (height < 1 || height > LEVELS)
         return gd_caffe_fail(l, "pyramid_height is %lld; it must be 1 to %d", (long long)height,
                              LEVELS);
+    if (x->at[2] < 1 || x->at[3] < 1) return gd_caffe_fail(l, "its bottom has empty planes");
     for (int i = 0; i < (int)height; i++) {
         const gd_caffe_pool p = level_windows(kind, i, x->at + 2);
         for (int k = 0; k < 2; k++)

@@ -228,6 +228,18 @@ TEST(wrong_windows_get_messages) {
     check_message("type: 'SPP' spp_param { pyramid_height: 4 }", "pyramid_height must be less");
 }
 
+TEST(a_pyramid_of_empty_planes_gets_a_message) {
+    GD_SCOPE;
+    gd_caffe_text_net *net = build("input: 'x' input_shape { dim: 1 dim: 2 dim: 0 dim: 6 }\n"
+                                   "layer { name: 'l' type: 'SPP' bottom: 'x' top: 'y'\n"
+                                   "  spp_param { pyramid_height: 2 } }\n",
+                                   GD_CAFFE_TEST);
+    CHECK_SAYING(!net && strstr(gd_latest_failure(), "its bottom has empty planes"), "%s",
+                 gd_latest_failure());
+    drop(net);
+    gd_clear_error();
+}
+
 TEST(other_wrong_layers_get_messages) {
     check_message("type: 'InnerProduct' inner_product_param { }", "it has no num_output");
     check_message("type: 'Embed' embed_param { num_output: 3 }", "it has no input_dim");
