@@ -41,8 +41,7 @@ typedef struct gd_hdf5_type {
     bool big_endian; /* numbers */
     bool is_signed;  /* integers */
     bool variable;   /* strings: elements refer to text elsewhere in the file */
-    uint8_t padding; /* strings of fixed length end: 0 at a zero byte, 1 before the last zero
-                             bytes, 2 before the last spaces */
+    bool spaces;     /* strings of fixed length: padded with spaces, otherwise with zero bytes */
     bool implied;    /* floats: the first bit of the mantissa is not stored */
     uint8_t sign_at; /* floats: positions and lengths in bits */
     uint8_t exponent_at, exponent_bits, mantissa_at, mantissa_bits;

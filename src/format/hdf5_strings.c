@@ -154,7 +154,7 @@ static gd_status read_variable(reader *r, const uint8_t *element, const char **o
 
 /* --- elements --------------------------------------------------------------------------------- */
 
-/* Copies strings of fixed length and ends each where its padding begins. */
+/* Copies strings of fixed length. Those that are not padded with spaces end at a zero byte. */
 static gd_status read_fixed(reader *r, const gd_hdf5_type *type, const uint8_t *data, size_t count,
                             const char **at) {
     struct gd_hdf5_text *t = r->out->memory;
@@ -166,12 +166,9 @@ static gd_status read_fixed(reader *r, const gd_hdf5_type *type, const uint8_t *
     if (!text) return gd_hdf5_no_memory(r->walk.file);
     t->fixed[t->n_fixed++] = text;
     for (size_t i = 0; i < count; i++, text += bytes + 1) {
-        size_t length = bytes;
         memcpy(text, data + i * bytes, bytes);
-        if (type->padding == 0) length = strnlen(text, bytes);
-        else
-            while (length > 0 && text[length - 1] == (type->padding == 1 ? '\0' : ' ')) length--;
-        text[length] = '\0';
+        text[bytes] = '\0';
+        for (size_t n = bytes; type->spaces && n > 0 && text[n - 1] == ' '; n--) text[n - 1] = '\0';
         at[i] = text;
     }
     return GD_OK;

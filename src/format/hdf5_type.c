@@ -15,6 +15,7 @@ enum {
     CLASS_STRING = 3,
     CLASS_ENUM = 8,
     CLASS_VARIABLE = 9,
+    PADDED_WITH_SPACES = 2,
     NORMAL_IMPLIED = 2, /* floats: the first bit of the mantissa is 1 and not stored */
 };
 
@@ -153,7 +154,7 @@ gd_status gd_hdf5_type_read(gd_hdf5_type *out, gd_hdf5_walk *walk, uint64_t addr
     } else if (class == CLASS_STRING || (class == CLASS_VARIABLE && (bits & 15) == 1)) {
         out->kind = GD_HDF5_STRING;
         out->variable = class == CLASS_VARIABLE;
-        out->padding = (uint8_t)(out->variable ? 0 : bits & 15);
+        out->spaces = !out->variable && (bits & 15) == PADDED_WITH_SPACES;
         snprintf(out->name, sizeof out->name, "string");
         /* a length, the address of a collection, an index */
         if (out->variable && out->bytes != 8 + (uint32_t)c->file->offset_bytes)

@@ -709,7 +709,7 @@ def check_seed(seed, folder, o):
         broken = check_file(path, run.stdout)
         objects, attributes = parse(run.stdout)[:2]
         large = {k for k, e in attributes.items() if e[1] in DTYPES and len(e[3]) > 2 * 64000
-                 and k[0] in objects and (objects[k[0]][0] == "group" or objects[k[0]][1] in DTYPES)}
+                 and k[0] in objects and (objects[k[0]][0] == "group" or (objects[k[0]][1] in DTYPES and objects[k[0]][2] is not None))}
         run = subprocess.run([o.dump, "copy", path, copy], capture_output=True, text=True, errors="replace", timeout=120)
         if large:  # more than an attribute of the library's files can have
             if run.returncode != 1 or "at most 64000 are allowed" not in run.stdout:

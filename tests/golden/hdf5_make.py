@@ -51,6 +51,11 @@ def add_all(f):
     h5d.create(t.id, b"bf16", low, h5s.create_simple((4,))).write(
         h5s.ALL, h5s.ALL, np.array([1.5, -2, 0, 3e38], "<f4"))
     t["fixed"] = np.array([b"one", b"three", b""])
+    low = h5t.C_S1.copy()
+    low.set_size(7)
+    low.set_strpad(h5t.STR_SPACEPAD)
+    h5d.create(t.id, b"spaces", low, h5s.create_simple((2,))).write(
+        h5s.ALL, h5s.ALL, np.array([b" one", b"seven b"]), h5t.py_create(np.dtype("S7")))
     t.create_dataset("variable", data=["eins", "", "drei ü"], dtype=h5py.string_dtype())
     t["compound"] = np.zeros(2, [("a", "<i4"), ("b", "<f8")])
     plist = h5p.create(h5p.DATASET_CREATE)

@@ -8,6 +8,7 @@
 #include "core/half.h"
 #include "fault_walk.h"
 #include "files.h"
+#include "format/bytes.h"
 #include "format/hdf5.h"
 #include "format/stream.h"
 #include "temp.h"
@@ -184,6 +185,10 @@ CLEAN_TEST(strings_and_attributes_are_read) {
         CHECK(gd_hdf5_read_strings(&s, d) == GD_OK);
         check_strings(&s, 3, (const char *[]){"one", "three", ""});
         gd_hdf5_object_close(d);
+        d = get(&o, "types/spaces");
+        CHECK(gd_hdf5_read_strings(&s, d) == GD_OK);
+        check_strings(&s, 2, (const char *[]){" one", "seven b"});
+        gd_hdf5_object_close(d);
         d = get(&o, "types/variable");
         CHECK(gd_hdf5_read_strings(&s, d) == GD_OK);
         check_strings(&s, 3, (const char *[]){"eins", "", "drei ü"});
@@ -344,6 +349,36 @@ CLEAN_TEST(written_files_are_read) {
     free(text);
 }
 
+/* The names in the nodes of the B-tree, by which other readers search: a name follows the one before
+ * a child and is not after the one behind it. Returns the number of nodes. */
+static int check_keys(const uint8_t *file, size_t bytes) {
+    int nodes = 0;
+    for (size_t at = 0; at + 544 <= bytes; at += 8) {
+        if (memcmp(file + at, "TREE", 4) != 0) continue;
+        const int count = gd_get_u16(file + at + 6);
+        for (int k = 0; k < count; k++) {
+            const uint8_t *key = file + at + 24 + 16 * k, *child = file + gd_get_u64(key + 8);
+            const int below = gd_get_u16(child + 6);
+            if (memcmp(child, "TREE", 4) == 0) {
+                CHECK(file[at + 5] == child[5] + 1);
+                CHECK(gd_get_u64(child + 24) == gd_get_u64(key));
+                CHECK(gd_get_u64(child + 24 + 16 * below) == gd_get_u64(key + 16));
+            } else {
+                CHECK(file[at + 5] == 0 && memcmp(child, "SNOD", 4) == 0);
+                CHECK(gd_get_u64(child + 8) > gd_get_u64(key)); /* names are in order */
+                CHECK(gd_get_u64(child + 8 + 40 * (below - 1)) == gd_get_u64(key + 16));
+            }
+        }
+        const uint64_t right = gd_get_u64(file + at + 16);
+        if (right != UINT64_MAX) {
+            CHECK(gd_get_u64(file + right + 8) == at);
+            CHECK(gd_get_u64(file + right + 24) == gd_get_u64(file + at + 24 + 16 * count));
+        }
+        nodes += count > 0;
+    }
+    return nodes;
+}
+
 /* Three levels of a B-tree: more than 8 * 32 * 32 names. */
 CLEAN_TEST(groups_of_many_names_are_written_and_read) {
     enum { MANY = 9000 };
@@ -358,6 +393,7 @@ CLEAN_TEST(groups_of_many_names_are_written_and_read) {
     CHECK(gd_hdf5_writer_commit(w) == GD_OK);
     opened o = open_file(path);
     CHECK(o.root->n_names == MANY);
+    CHECK(check_keys((const uint8_t *)o.data, (size_t)gd_file_reader_size(o.file)) == 36 + 2 + 1);
     for (int i = 0; i < MANY; i += 97) {
         snprintf(name, sizeof name, "layer %d", i);
         gd_hdf5_object *group = get(&o, name);
