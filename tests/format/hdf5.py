@@ -247,8 +247,8 @@ def storage(r, dims, latest, plain):
     options["chunks"] = tuple(min(c, m) if m else c for c, m in zip(options["chunks"], options["maxshape"]))
     options["chunks"] = [max(c, 1) for c in options["chunks"]]
     while np.prod([float(c) for c in options["chunks"]]) > 50000:
-        i = max(range(len(dims)), key=lambda k: options["chunks"][k] / (dims[k] + 1))
-        options["chunks"][i] = max(1, options["chunks"][i] // 2)
+        i = max(range(len(dims)), key=lambda k: options["chunks"][k])
+        options["chunks"][i] //= 2
     options["chunks"] = tuple(options["chunks"])
     if r.random() < 0.5:
         options["compression"] = r.choice([0, 1, 4, 9])

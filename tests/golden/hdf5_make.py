@@ -16,7 +16,7 @@ def values(dtype, *dims):
     return (np.arange(np.prod(dims)) * 7 % 23 - 4 * (np.dtype(dtype).kind != "u")).astype(dtype).reshape(dims)
 
 
-def add_all(f):
+def add_all(f, newest):
     f.attrs["config"] = '{"class_name": "Sequential"}' * 40
     f.attrs["names"] = np.array([b"conv1", b"", b"fc7"])
     f.attrs["utf8"] = ["grün", "", "水"]
@@ -33,9 +33,9 @@ def add_all(f):
     g["1"] = values(">f8", 2)
     g["soft"] = h5py.SoftLink("/data/conv1/0")
     g["near"] = h5py.SoftLink("../x")
-    g["far"] = h5py.ExternalLink("other.h5", "/x")
     g["circle"] = h5py.SoftLink("circle")
     f["same"] = g["0"]
+    f.create_group("far")["x"] = h5py.ExternalLink("other.h5", "/x")  # no symbol table can have it
     t = f.create_group("types")
     for dtype in ("i1", "u1", "<i2", ">u2", ">i4", "<u4", "<i8", ">u8", "<f2", ">f2", ">f4", "<f8"):
         t[dtype[-2:] + ("be" if dtype[0] == ">" else "")] = values(dtype, 5)
@@ -75,9 +75,12 @@ def add_all(f):
     h5d.create(c.id, b"early", h5t.STD_I32LE, h5s.create_simple((3, 5)), plist).write(h5s.ALL, h5s.ALL, values("<i4", 3, 5))
     c.create_dataset("lzf", data=values("<i4", 8), chunks=(4,), compression="lzf")
     many = f.create_group("many")
-    for i in range(20):
+    for i in range(60):
         many.create_group("group number %d" % i)
         many.attrs["attribute %d" % i] = i
+    if newest:
+        many.attrs["large"] = values("<f4", 17000)  # outside of the heap's blocks
+        many.attrs["large2"] = values(">f4", 17001)
 
 
 def main():
@@ -86,7 +89,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "a.h5")
             with h5py.File(path, "w", libver=libver) as f:
-                add_all(f)
+                add_all(f, libver == "latest")
             with open(path, "rb") as f, open(os.path.join(here, libver + ".h5.gz"), "wb") as out:
                 out.write(gzip.compress(f.read(), 9, mtime=0))
             print(libver, os.path.getsize(path), os.path.getsize(os.path.join(here, libver + ".h5.gz")))
