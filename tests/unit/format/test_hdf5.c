@@ -509,6 +509,24 @@ CLEAN_TEST(damaged_files_fail_or_are_read_completely) {
     gd_free(data);
 }
 
+/* A header that continues with itself: without a limit its list of messages would never end. */
+CLEAN_TEST(blocks_that_refer_to_each_other_in_a_circle_are_found) {
+    const char *path = temp_path("circle.h5");
+    char *data;
+    size_t bytes;
+    opened o = {0};
+    CHECK(write_example(path, "text") == GD_OK && gd_file_read_all(path, &data, &bytes) == GD_OK);
+    const uint64_t root = gd_get_u64((uint8_t *)data + 64);
+    uint8_t *second = (uint8_t *)data + root + 16 + 24; /* after the message of the group */
+    CHECK(gd_get_u16(second) == 0x0c);
+    gd_put_u16(second, 0x10);
+    gd_put_u64(gd_put_u64(second + 8, root + 16), gd_get_u32((uint8_t *)data + root + 8));
+    CHECK(open_bytes(&o, data, bytes) == GD_E_FORMAT);
+    CHECK_SAYING(strstr(gd_latest_failure(), "in a circle"), "%s", gd_latest_failure());
+    close_all(&o);
+    gd_free(data);
+}
+
 /* In the newest kind each block of metadata has a checksum. */
 CLEAN_TEST(a_changed_byte_of_metadata_is_found) {
     size_t bytes;
