@@ -5,6 +5,7 @@
  *   solver_rule.c   its optimizer and its schedule
  *   solver_run.c    what happens between iterations, as a callback of gd_fit
  *   solver_test.c   tests
+ *   solver_reach.c  parameters that no loss reaches
  *   debug.c         the lines of debug_info
  *   snapshot.c      .caffemodel and .solverstate
  *
@@ -68,6 +69,7 @@ typedef struct gd_caffe_solver {
     gd_tensor **shown;        /* each output of the last batch; NULL: the log has none */
     gd_tensor **before;       /* each parameter before the last step, for snapshot_diff; or NULL */
     gd_caffe_losses losses;
+    bool *unreached;  /* which parameters no loss reaches; NULL: they do not decay */
     gd_event *event;  /* of the callback that runs; NULL: the run has ended */
     double displayed; /* when the latest line with the loss was written */
     int64_t displayed_at;
@@ -92,6 +94,12 @@ gd_tensor *gd_caffe_run_loss(gd_tensors outputs, gd_tensors targets, void *solve
 /* Notes the loss of an iteration, and the mean of the last ones. NaN: there are none. */
 void gd_caffe_note_loss(gd_caffe_solver *s, int64_t iteration, double loss);
 double gd_caffe_mean_loss(const gd_caffe_solver *s);
+
+/* --- parameters that no loss reaches (solver_reach.c) ----------------------------------------- */
+
+gd_status gd_caffe_find_unreached(gd_caffe_solver *s);
+/* Adds 0 to the loss in a way that gives them gradients. */
+gd_tensor *gd_caffe_reach_all(const gd_caffe_solver *s, gd_tensor *loss);
 
 /* --- tests (solver_test.c) -------------------------------------------------------------------- */
 

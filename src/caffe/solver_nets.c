@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "caffe/net_build.h"
 #include "caffe/read.h"
 #include "caffe/solver.h"
 #include "core/alloc.h"
@@ -200,6 +201,8 @@ gd_status gd_caffe_solver_open_nets(gd_caffe_solver *s) {
     if (!(s->tests = gd_calloc(count + 1, sizeof *s->tests)))
         return gd_no_memory(s->path, "for a solver");
     for (size_t i = 0; i < count; i++) GD_TRY(open_test(s, i));
+    /* sharing a parameter with a net to test has thawed it */
+    GD_TRY(gd_caffe_freeze_parameters(s->net));
     return move_nets(s);
 }
 

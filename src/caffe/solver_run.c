@@ -74,8 +74,9 @@ gd_tensor *gd_caffe_run_loss(gd_tensors outputs, gd_tensors targets, void *user)
     gd_caffe_solver *s = user;
     (void)targets;
     gd_tensor *loss = gd_caffe_net_loss(s->net, outputs);
-    if (loss->kind != GD_FAILED) note_outputs(s, outputs, loss);
-    return loss;
+    if (loss->kind == GD_FAILED) return loss;
+    note_outputs(s, outputs, loss);
+    return gd_caffe_reach_all(s, loss);
 }
 
 /* The mean loss of the batches of the iteration that has ended, and a sum of 0 for the next one. */
@@ -292,6 +293,7 @@ gd_status gd_caffe_run_open(gd_caffe_solver *s) {
     if (!s->losses.iteration || !s->losses.value) return gd_no_memory(s->path, "for a solver");
     for (size_t i = 0; i < n; i++) s->losses.iteration[i] = -1;
     s->tested = -1;
+    GD_TRY(gd_caffe_find_unreached(s));
     if (s->debug_info)
         GD_TRY(gd_caffe_debug_open(&s->debug, s->net, &s->log, &s->debugs, s->iter_size));
     return make_tensors(s);
@@ -304,6 +306,7 @@ void gd_caffe_run_close(gd_caffe_solver *s) {
     for (int i = 0; s->before && i < s->net->n_parameters; i++) gd_release(s->before[i]);
     gd_free(s->shown);
     gd_free(s->before);
+    gd_free(s->unreached);
     gd_free(s->losses.iteration);
     gd_free(s->losses.value);
 }

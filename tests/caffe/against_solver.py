@@ -39,6 +39,34 @@ layer { name: "accuracy" type: "Accuracy" bottom: "ip2" bottom: "label" top: "ac
 layer { name: "quality" type: "Accuracy" bottom: "ip2" bottom: "label" top: "quality" accuracy_param { top_k: 2 }
         include { phase: TEST stage: "more" } }
 """
+# Statistics, which are blobs without rates (the package kendryte-caffe uses those of the blobs in training, too); parameters that two layers share; a layer that no loss reaches.
+NORM = NET.split('layer { name: "conv1"')[0] + """
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param { num_output: 4 kernel_size: 3
+        bias_term: false weight_filler { type: "xavier" } } }
+layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1" batch_norm_param { moving_average_fraction: 0.9 use_global_stats: true eps: 1 } }
+layer { name: "scale1" type: "Scale" bottom: "conv1" top: "conv1" param { decay_mult: 0 } scale_param { bias_term: true } }
+layer { name: "relu1" type: "PReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { pool: AVE kernel_size: 2 stride: 2 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 4
+        weight_filler { type: "xavier" } } }
+layer { name: "side" type: "InnerProduct" bottom: "pool1" top: "side" inner_product_param { num_output: 2
+        weight_filler { type: "xavier" } } }
+layer { name: "quiet" type: "Silence" bottom: "side" }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }
+"""
+SHARED = NET.split('layer { name: "conv1"')[0] + """
+layer { name: "a" type: "InnerProduct" bottom: "data" top: "a" param { name: "w" lr_mult: 2 } param { name: "b" }
+        inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "negative" type: "Power" bottom: "data" top: "negative" power_param { scale: -0.5 shift: 0.1 } }
+layer { name: "c" type: "InnerProduct" bottom: "negative" top: "c" param { name: "w" } param { name: "b" }
+        inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "both" type: "Concat" bottom: "a" bottom: "c" top: "both" }
+layer { name: "act" type: "Sigmoid" bottom: "both" top: "both" }
+layer { name: "ip" type: "InnerProduct" bottom: "both" top: "ip" param { lr_mult: 0 decay_mult: 0 } inner_product_param { num_output: 4
+        weight_filler { type: "gaussian" std: 0.5 } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" loss_weight: 0.5 }
+"""
+NETS = {"net.prototxt": NET, "norm.prototxt": NORM, "shared.prototxt": SHARED}
 COMMON = """net: "net.prototxt"
 max_iter: %d display: 1 average_loss: 3 test_iter: 5 test_interval: 50 snapshot: %d snapshot_prefix: "%%s"
 solver_mode: CPU random_seed: 3
@@ -68,6 +96,10 @@ CASES = {
     "poly": SGD + 'lr_policy: "poly" power: 1.5',
     "sigmoid": SGD + 'lr_policy: "sigmoid" gamma: 0.03 stepsize: 100',
     "snapshot_diff": SGD + 'lr_policy: "fixed" snapshot_diff: true',
+    "norm": SGD + 'lr_policy: "fixed" iter_size: 2',
+    "norm_adam": 'type: "Adam" base_lr: 0.002 momentum: 0.9 weight_decay: 0.01 lr_policy: "fixed" delta: 1e-4',
+    "shared": SGD + 'lr_policy: "fixed"',
+    "shared_adagrad": 'type: "AdaGrad" base_lr: 0.02 weight_decay: 0.005 delta: 1e-3 lr_policy: "fixed"',
     "debug_info": SGD + 'lr_policy: "fixed" iter_size: 2 debug_info: true',
     "hdf5": SGD + 'lr_policy: "fixed" snapshot_format: HDF5',
     "hdf5_adam": 'type: "Adam" base_lr: 0.002 momentum: 0.9 lr_policy: "step" gamma: 0.5 stepsize: 30 delta: 1e-4 '
@@ -177,6 +209,12 @@ def compare_logs(what, ours, theirs):
     return lines[:5]
 
 
+def net_of(name, common):
+    """The fields for the net of a case: that of its first word, if there is one."""
+    net = name.split("_")[0] + ".prototxt"
+    return common.replace('"net.prototxt"', '"%s"' % net) if net in NETS else common
+
+
 def check(program, home, name, fields, momentum):
     """What differs, as lines."""
     lines = []
@@ -184,13 +222,14 @@ def check(program, home, name, fields, momentum):
     path = lambda side, n, ending: os.path.join(home, "%s_%s_iter_%d.%s%s" % (name, side, n, ending, h5))
     for side in ("ours", "caffe", "ours2", "caffe2"):
         with open(os.path.join(home, "%s_%s.prototxt" % (name, side)), "w") as to:
-            to.write(COMMON % (name + "_" + side) + fields + "\n")
+            to.write(net_of(name, COMMON) % (name + "_" + side) + fields + "\n")
     solver = lambda side: "%s_%s.prototxt" % (name, side)
     log = lambda side: "%s_%s.log" % (name, side)
-    code, _ = caffe(home, solver("caffe"), log("caffe"), "weights", "init.caffemodel")
+    init = name.split("_")[0] + ".caffemodel" if net_of(name, COMMON) != COMMON else "init.caffemodel"
+    code, _ = caffe(home, solver("caffe"), log("caffe"), "weights", init)
     if code:
         return ["Caffe failed: see %s" % log("caffe")]
-    code, message = run([program, "train", solver("ours"), "weights=init.caffemodel"], log("ours"), home)
+    code, message = run([program, "train", solver("ours"), "weights=" + init], log("ours"), home)
     if code:
         return [message]
     lines += compare_logs("200 iterations", os.path.join(home, log("ours")), os.path.join(home, log("caffe")))
@@ -227,6 +266,8 @@ def record(program, home, folder):
         for line in NET.strip().split("\n"):
             out.write("net %s\n" % line)
         for name, fields in CASES.items():
+            if net_of(name, COMMON) != COMMON:
+                continue
             with open(os.path.join(home, "record.prototxt"), "w") as to:
                 to.write(common % "snap" + fields + "\n")
             caffe(home, "record.prototxt", "record.log", "weights", "init.caffemodel")
@@ -264,11 +305,13 @@ def main():
             if code:
                 print(message)
                 return 77 if "liblmdb" in message else 1
-    with open(os.path.join(home, "net.prototxt"), "w") as to:
-        to.write(NET)
-    with open(os.path.join(home, "init.prototxt"), "w") as to:
-        to.write(COMMON % "init" + CASES["sgd"])
-    caffe(home, "init.prototxt", "init.log", "init", "init.caffemodel")
+    for net, text in NETS.items():
+        name = net.split(".")[0].replace("net", "init")
+        with open(os.path.join(home, net), "w") as to:
+            to.write(text)
+        with open(os.path.join(home, "first.prototxt"), "w") as to:
+            to.write(net_of(name, COMMON) % "first" + CASES["sgd"])
+        caffe(home, "first.prototxt", "first.log", "init", name + ".caffemodel")
     if options.record:
         record(program, home, options.record)
         return 0
