@@ -19,6 +19,8 @@
 #include "nn/module.h"
 #include "optim/schedule.h"
 
+enum { MOST_LOSSES = 1000000 }; /* that are kept */
+
 /* --- fields ----------------------------------------------------------------------------------- */
 
 static gd_status read_number(const gd_caffe_solver *s, const char *field, int64_t least,
@@ -50,6 +52,9 @@ static gd_status read_fields(gd_caffe_solver *s) {
     GD_TRY(read_number(s, "iter_size", 1, &s->iter_size));
     GD_TRY(read_number(s, "display", 0, &s->display));
     GD_TRY(read_number(s, "average_loss", 1, &s->average_loss));
+    if (s->average_loss > MOST_LOSSES)
+        return gd_pb_fail(s->message, "average_loss is %lld; it must be at most %d",
+                          (long long)s->average_loss, MOST_LOSSES);
     GD_TRY(read_number(s, "test_interval", 0, &s->test_interval));
     GD_TRY(read_number(s, "snapshot", 0, &s->snapshot));
     const int64_t seed = gd_pb_int_of(s->message, "random_seed");

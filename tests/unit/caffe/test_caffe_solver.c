@@ -17,6 +17,7 @@
 #include "child.h"
 #include "caffe_data.h"
 #include "files.h"
+#include "fuzz/damage.h"
 #include "temp.h"
 
 enum { ITERATIONS = 20, SNAPSHOT = 10, LINE = 1000, TESTS = 3 };
@@ -512,6 +513,7 @@ CLEAN_TEST(messages_say_what_would_fit) {
                   "lr_policy 'step': gd_lr_step: size is 0");
     check_message(NET RATE "test_iter: 5", "test_interval is 0");
     check_message(NET RATE "test_net: 'net.prototxt'", "but 0 test_iter");
+    check_message(NET RATE "average_loss: 2000000000", "it must be at most 1000000");
     check_message(NET RATE "iter_size: 0", "iter_size is 0; it must be at least 1");
     check_message(NET RATE "max_itr: 5", "max_itr");
     check_message(NET RATE "snapshot: 5 snapshot_prefix: 'no/such/folder/a'",
@@ -533,6 +535,15 @@ CLEAN_TEST(damaged_snapshots_fail) {
     for (size_t n = 0; state && n < bytes; n += 1 + bytes / 40) {
         file_write(o.snapshot, state, n);
         CHECK_SAYING(!gd_caffe_train_at(NULL, path, &o) && gd_failed(), "%zu bytes", n);
+        gd_clear_error();
+    }
+    for (int i = 0; state && i < 100;
+         i++) { /* some are read: a number of the history has changed */
+        size_t size;
+        uint8_t *data = damaged_copy(state, bytes, &size);
+        file_write(o.snapshot, data, size);
+        free(data);
+        CHECK(gd_caffe_train_at(NULL, path, &o) || *gd_error_message());
         gd_clear_error();
     }
     free(state);
