@@ -36,6 +36,7 @@ void gd_caffe_say_at(const gd_caffe_log *log, char severity, const char *file, i
     va_start(args, format);
     gd_vsnprintf(text + before, (size_t)length + 1, format, args);
     va_end(args);
+    if (length > 0 && text[before + length - 1] == '\n') text[before + length - 1] = '\0';
     if (log->line) log->line(text, log->user);
     else gd_notice(severity == 'I' ? GD_LOG_INFO : GD_LOG_WARNING, "%s", text);
     gd_free(text);
