@@ -25,7 +25,7 @@ NET = """name: "small"
 layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN }
         data_param { source: "train_lmdb" batch_size: 8 backend: LMDB } }
 layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST }
-        data_param { source: "test_lmdb" batch_size: 7 backend: LMDB } }
+        data_param { source: "heldout_lmdb" batch_size: 7 backend: LMDB } }
 layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }
         convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
 layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
@@ -299,7 +299,7 @@ def main():
     program = os.path.abspath(options.program)
     home = options.keep or tempfile.mkdtemp()
     os.makedirs(home, exist_ok=True)
-    for folder, count in (("train_lmdb", 53), ("test_lmdb", 30)):
+    for folder, count in (("train_lmdb", 53), ("heldout_lmdb", 30)):
         if not os.path.exists(os.path.join(home, folder)):
             code, message = run([program, "database", folder, str(count), str(count)], folder + ".log", home)
             if code:

@@ -74,7 +74,7 @@ static bool prepare(void) {
     if (f) fclose(f);
     temp_write_text("net.prototxt", net_text);
     CHECK(caffe_write_database(temp_path("train_lmdb"), 53, 53) == GD_OK);
-    CHECK(caffe_write_database(temp_path("test_lmdb"), 30, 30) == GD_OK);
+    CHECK(caffe_write_database(temp_path("heldout_lmdb"), 30, 30) == GD_OK);
     return done = true;
 }
 
