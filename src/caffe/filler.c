@@ -82,7 +82,10 @@ static gd_status make_gaussian(const gd_pb *filler, gd_shape shape, gd_tensor **
     if (!(std >= 0))
         return gd_pb_fail(filler, "filler gaussian has std %g, which must be at least 0", std);
     gd_tensor *t = gd_normal(shape, .mean = gd_pb_float_of(filler, "mean"), .std = std);
-    if (sparse < 0) return made(out, t);
+    if (sparse == -1) return made(out, t);
+    if (sparse < 0)
+        return gd_pb_fail(filler, "filler gaussian has sparse %lld; it must be at least 0, or -1",
+                          (long long)sparse);
     if (sparse > size_of(shape, 0))
         return gd_pb_fail(filler,
                           "filler gaussian has sparse %lld; of the %lld outputs of a blob at most "

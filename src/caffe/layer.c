@@ -89,6 +89,13 @@ gd_status gd_caffe_add_place(const gd_caffe_layer *l, gd_status status) {
     char text[GD_MESSAGE_MAX];
     snprintf(text, sizeof text, "%s", gd_latest_failure());
     if (strstr(text, "layer '")) return status;
+    /* a failure of a part of the layer has the place of that part: the layer goes behind it */
+    const size_t f = strlen(l->file);
+    const char *place =
+        strncmp(text, l->file, f) == 0 && text[f] == ':' ? strstr(text + f, ": ") : NULL;
+    if (place)
+        return gd_fail(status, "%.*s: layer '%s' (%s): %s", (int)(place - text), text, l->name,
+                       l->type, place + 2);
     const size_t n = strlen(l->type); /* the module's type before the message of an op */
     const bool twice = strncmp(text, l->type, n) == 0 && strncmp(text + n, ": ", 2) == 0;
     gd_caffe_fail(l, "%s", text + (twice ? n + 2 : 0));

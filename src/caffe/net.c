@@ -194,6 +194,15 @@ static double loss_weight(const gd_caffe_layer *l, int i) {
     return i == 0 && t && t->flags & GD_CAFFE_LOSS ? 1 : 0;
 }
 
+/* A field that is there must be there for each bottom or top. */
+static gd_status check_field_count(const gd_caffe_layer *l, const char *field, int count,
+                                   const char *of) {
+    const int given = (int)gd_pb_count(l->message, field);
+    if (given == 0 || given == count) return GD_OK;
+    return gd_caffe_fail(l, "it has %d %s, but %d %s%s; each needs one, or none has one", given,
+                         field, count, of, count == 1 ? "" : "s");
+}
+
 static gd_status take_tops(net_builder *b, net_layer *layer, gd_caffe_layer *l) {
     enum { ROOM = 64 };
     gd_shape few[ROOM], *shapes = few;
@@ -206,6 +215,7 @@ static gd_status take_tops(net_builder *b, net_layer *layer, gd_caffe_layer *l) 
         status = gd_caffe_fail(l, "it has %d top%s, but %d names for them", count,
                                count == 1 ? "" : "s", named);
     const bool automatic = named == 0 && loss_weight(l, 0) != 0;
+    if (status == GD_OK) status = check_field_count(l, "loss_weight", named + automatic, "top");
     layer->tops = gd_calloc((size_t)named + 1, sizeof *layer->tops);
     if (status == GD_OK && !layer->tops) status = gd_no_memory(b->net->file, "for a net");
     for (int i = 0; i < named + automatic && status == GD_OK; i++) {
@@ -226,6 +236,7 @@ static gd_status take_tops(net_builder *b, net_layer *layer, gd_caffe_layer *l) 
 static gd_status make_module(net_builder *b, net_layer *layer, gd_caffe_layer *l) {
     if (l->n_bottoms == 0 && l->n_tops == 0)
         return gd_caffe_fail(l, "it has neither bottoms nor tops");
+    GD_TRY(check_field_count(l, "propagate_down", l->n_bottoms, "bottom"));
     GD_TRY(take_bottoms(b, layer, l));
     GD_TRY(gd_caffe_make_layer(l));
     layer->module = l->module;
@@ -234,6 +245,19 @@ static gd_status make_module(net_builder *b, net_layer *layer, gd_caffe_layer *l
     if (b->net->phase == GD_CAFFE_TEST) gd_module_eval(l->module);
     GD_TRY(gd_caffe_take_parameters(b, l));
     return take_tops(b, layer, l);
+}
+
+/* Names are those of the text, but parts of a module need names, and different ones: a layer without one has
+ * that of its type, and further layers of one name get numbers, "relu_1". */
+static gd_status name_layer(net_builder *b, gd_caffe_layer *l) {
+    char text[GD_MAX_NAME + 40];
+    const char *given = *l->name ? l->name : l->type;
+    if (strlen(given) > GD_MAX_NAME) return GD_OK; /* the net refuses it */
+    const size_t length = (size_t)snprintf(text, sizeof text, "%s", given);
+    gd_number_name(&b->layer_names, text, length, sizeof text);
+    if ((l->name = gd_intern(text)) && gd_set_entry_number(&b->layer_names, l->name, 0))
+        return GD_OK;
+    return gd_no_memory(b->net->file, "for a net");
 }
 
 static gd_status make_layer(net_builder *b, const gd_pb *message) {
@@ -250,6 +274,7 @@ static gd_status make_layer(net_builder *b, const gd_pb *message) {
                         .n_tops = (int)gd_pb_count(message, "top"),
                         .fill = !b->settings->no_fill && !b->settings->share};
     if (!*l.type) return gd_pb_fail(message, "layer '%s' has no type", l.name);
+    GD_TRY(name_layer(b, &l));
     const gd_status status = make_module(b, layer, &l);
     gd_free((void *)l.bottoms);
     return status;
@@ -370,6 +395,7 @@ static void free_builder(net_builder *b) {
     gd_free(b->blobs);
     gd_free(b->owners);
     gd_name_map_free(&b->by_name);
+    gd_name_map_free(&b->layer_names);
     gd_name_map_free(&b->owner_numbers);
 }
 

@@ -40,6 +40,7 @@ typedef struct net_builder {
     net_layer *layers;
     net_owner *owners;
     gd_name_map owner_numbers; /* by the names of parameters */
+    gd_name_map layer_names;   /* the last numbers that were appended to them */
     int n_blobs, n_layers, n_owners;
     int blobs_room, layers_room, owners_room, inputs_room, outputs_room, parameters_room;
 } net_builder;

@@ -178,6 +178,9 @@ static gd_status open_solver(gd_caffe_solver *s) {
     gd_own_rng_end(&rng);
     GD_TRY(status);
     GD_TRY(load_weights(s));
+    if (s->max_iter == 0)
+        return gd_pb_fail(s->message, "max_iter, the number of iterations, is %s",
+                          gd_pb_has(s->message, "max_iter") ? "0" : "missing");
     s->end = s->max_iter;
     if (s->options->iterations > 0 && s->start + s->options->iterations < s->end)
         s->end = s->start + s->options->iterations;

@@ -32,6 +32,7 @@ typedef struct loading {
     gd_module *net;
     copy *copies;
     int count, room;
+    size_t given; /* layers of the current file that have blobs */
 } loading;
 
 /* "[20,1,5,5]" */
@@ -96,6 +97,7 @@ static gd_status take_layer(loading *l, const gd_pb *layer) {
     const gd_entry *e = gd_module_entry(l->net, gd_pb_string(layer, "name"));
     const gd_module *m = e && e->kind == GD_A_CHILD ? (const gd_module *)e->object : NULL;
     const size_t given = gd_pb_count(layer, "blobs");
+    l->given += given > 0;
     if (!m || given == 0) return GD_OK;
     gd_tensor **at = gd_calloc((size_t)m->count + 1, sizeof *at);
     if (!at) return gd_no_memory(NULL, "for weights");
@@ -115,9 +117,18 @@ static gd_status take_file(loading *l, const char *path) {
     if (gd_caffe_is_hdf5(path)) GD_TRY(gd_caffe_net_load_hdf5(&doc, path));
     else GD_TRY(gd_caffe_read_net(&doc, path));
     const gd_pb_list *layers = gd_pb_get(gd_pb_root(doc), "layer");
+    const int before = l->count;
     gd_status status = GD_OK;
+    l->given = 0;
     for (size_t i = 0; layers && i < layers->count && status == GD_OK; i++)
         status = take_layer(l, layers->messages[i]);
+    if (status == GD_OK && l->given == 0)
+        status = gd_fail(GD_E_FORMAT, "%s: there are no weights in this file", path);
+    if (status == GD_OK && l->count == before)
+        gd_notice(GD_LOG_WARNING,
+                  "%s: nothing was copied: none of its %zu layers with weights has the name of a "
+                  "layer of the net",
+                  path, l->given);
     gd_pb_free(doc);
     return status;
 }

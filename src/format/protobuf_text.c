@@ -43,7 +43,7 @@ static void print_found(const parser *p, char found[60]) {
     size_t length = 0;
     const unsigned char c = p->at < p->end ? (unsigned char)*p->at : 0;
     while (p->at + length < p->end && length < 40 &&
-           (gd_is_alnum(p->at[length]) || strchr("_.+-", p->at[length])))
+           (gd_is_alnum(p->at[length]) || (p->at[length] && strchr("_.+-", p->at[length]))))
         length++;
     if (p->at == p->end) snprintf(found, 60, "the end");
     else if (length > 0) snprintf(found, 60, "'%.*s'", (int)length, p->at);
@@ -445,7 +445,7 @@ static GD_COLD gd_status fail_open(const parser *p, const gd_pb *message, char c
 
 /* Reads fields up to the closing bracket; `close` 0: up to the end of the text. */
 static gd_status read_fields(parser *p, gd_pb *message, char close) {
-    while (p->at < p->end && *p->at != close) GD_TRY(read_field(p, message));
+    while (p->at < p->end && (close == '\0' || *p->at != close)) GD_TRY(read_field(p, message));
     if (close == '\0' || take_char(p, close)) return GD_OK;
     return fail_open(p, message, close);
 }

@@ -74,6 +74,7 @@ static int read_mean(const char *path, const gd_shape *input, gd_tensor **mean) 
 }
 
 static int open_model(const caffe_predict_options *o, caffe_model *m) {
+    if (!o->weights) note("--weights is missing: the net has the values of its fillers");
     m->net = gd_caffe_net(o->model, .weights = o->weights, .outputs = o->output);
     if (!m->net) return failed();
     if (!gd_caffe_input(m->net, 0, &m->input) || !gd_caffe_output(m->net, 0, &m->output))

@@ -176,6 +176,8 @@ CLEAN_TEST(what_a_filler_cannot_do_is_said) {
     check_refused("type: 'uniform' min: 2", gd_dims(2), "min 2 and max 1");
     check_refused("type: 'gaussian' std: -1", gd_dims(2), "std -1");
     check_refused("type: 'gaussian' sparse: 3", gd_dims(2, 9), "sparse 3");
+    check_refused("type: 'gaussian' sparse: -2", gd_dims(2, 9),
+                  "sparse -2; it must be at least 0, or -1");
     check_refused("type: 'xavier' sparse: 3", gd_dims(9, 9), "xavier cannot be sparse");
     check_refused("type: 'bilinear'", gd_dims(1, 1, 3, 4), "as wide as high");
     check_refused("type: 'bilinear'", gd_dims(3, 3), "as wide as high");

@@ -516,6 +516,8 @@ CLEAN_TEST(messages_say_what_would_fit) {
     check_message(NET RATE "average_loss: 2000000000", "it must be at most 1000000");
     check_message(NET RATE "iter_size: 0", "iter_size is 0; it must be at least 1");
     check_message(NET RATE "max_itr: 5", "max_itr");
+    check_message(NET RATE, "max_iter, the number of iterations, is missing");
+    check_message(NET RATE "max_iter: 0", "max_iter, the number of iterations, is 0");
     check_message(NET RATE "snapshot: 5 snapshot_prefix: 'no/such/folder/a'",
                   "there is no folder 'no/such/folder/'");
 }

@@ -1,8 +1,11 @@
 /* test_net.c - nets from text as modules. */
+#include <stdio.h>
 #include <string.h>
 
+#include "capture.h"
 #include "clean_test.h"
 #include "compare.h"
+#include "temp.h"
 #include "gradus/gradus.h"
 #include "caffe/net.h"
 #include "caffe/schema.h"
@@ -96,6 +99,97 @@ TEST(layers_that_named_outputs_do_not_need_are_left_out) {
     CHECK(!build("input: 'x' input_shape { dim: 2 }\n",
                  &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST, .outputs = "x1"}));
     CHECK(strstr(gd_latest_failure(), "has no blob 'x1'"));
+    gd_clear_error();
+}
+
+static void check_refused(const char *layers, const char *message) {
+    char text[1000];
+    snprintf(text, sizeof text, "input: 'x' input_shape { dim: 2 dim: 3 }\n%s", layers);
+    CHECK_SAYING(!build(text, &(gd_caffe_net_settings){.phase = GD_CAFFE_TEST}), "%s", layers);
+    CHECK_SAYING(strcmp(gd_latest_failure(), message) == 0, "%s\n%s", gd_latest_failure(), message);
+    gd_clear_error();
+}
+
+TEST(fields_of_tops_and_bottoms_are_there_for_each_or_for_none) {
+    GD_SCOPE;
+    check_refused(
+        "layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'y' loss_weight: 1 loss_weight: 2 }",
+        "net.prototxt:2:1: layer 'a' (ReLU): it has 2 loss_weight, but 1 top; each needs "
+        "one, or none has one");
+    check_refused(
+        "layer { name: 'a' type: 'Eltwise' bottom: 'x' bottom: 'x' top: 'y' propagate_down: true }",
+        "net.prototxt:2:1: layer 'a' (Eltwise): it has 1 propagate_down, but 2 bottoms; each needs "
+        "one, or none has one");
+}
+
+TEST(a_failure_of_a_part_of_a_layer_has_one_place) {
+    GD_SCOPE;
+    check_refused(
+        "layer { name: 'a' type: 'InnerProduct' bottom: 'x' top: 'y' inner_product_param {\n"
+        "  num_output: 2 weight_filler { type: 'xaver' } } }",
+        "net.prototxt:3:17: layer 'a' (InnerProduct): there is no filler of type 'xaver'; "
+        "the types are constant, uniform, gaussian, positive_unitball, xavier, msra and "
+        "bilinear");
+}
+
+TEST(layers_need_no_names_and_may_have_equal_ones) {
+    GD_SCOPE;
+    static const char text[] = "input: 'x' input_shape { dim: 2 dim: 3 }\n"
+                               "layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'x' }\n"
+                               "layer { name: 'a' type: 'TanH' bottom: 'x' top: 'b' }\n"
+                               "layer { type: 'ReLU' bottom: 'x' top: 'c' }\n"
+                               "layer { type: 'ReLU' bottom: 'x' top: 'd' }\n"
+                               "layer { type: 'Silence' bottom: 'd' }\n"
+                               "layer { type: 'EuclideanLoss' bottom: 'c' bottom: 'x' }\n"
+                               "layer { type: 'EuclideanLoss' bottom: 'b' bottom: 'x' }\n";
+    static const char *const names[] = {"a",      "a_1",           "ReLU",
+                                        "ReLU_1", "EuclideanLoss", "EuclideanLoss_1"};
+    gd_caffe_text_net *net = build(text, &(gd_caffe_net_settings){.phase = GD_CAFFE_TRAIN});
+    CHECK_SAYING(net, "%s", gd_latest_failure());
+    gd_module_part part;
+    for (int i = 0; net && i < 6; i++)
+        CHECK_SAYING(gd_module_part_at(net->module, i, &part) && strcmp(part.name, names[i]) == 0,
+                     "%d", i);
+    gd_caffe_net_free(net);
+}
+
+TEST(a_zero_byte_does_not_end_a_text) {
+    gd_pb_doc *read = NULL;
+    static const char text[] = "name: 'a'\n\0layer {";
+    CHECK(gd_pb_read_text(&read, &gd_caffe_net_schema, "net.prototxt", text, sizeof text - 1) ==
+          GD_E_FORMAT);
+    CHECK_SAYING(strcmp(gd_latest_failure(),
+                        "net.prototxt:2:1: expected the name of a field, found byte 0x00") == 0,
+                 "%s", gd_latest_failure());
+    gd_pb_free(read);
+}
+
+/* --- weights ---------------------------------------------------------------------------------- */
+
+#define FC                                                                                  \
+    "layer { name: 'fc%s' type: 'InnerProduct' bottom: 'x' top: 'y' inner_product_param { " \
+    "num_output: 2 } }"
+
+TEST(files_of_weights_that_give_nothing_are_noticed) {
+    GD_SCOPE;
+    char text[400];
+    snprintf(text, sizeof text, "input: 'x' input_shape { dim: 2 dim: 3 }\n" FC, "");
+    gd_module *net = gd_caffe_net(temp_write_text("fc.prototxt", text));
+    snprintf(text, sizeof text, "input: 'x' input_shape { dim: 2 dim: 3 }\n" FC, "2");
+    gd_module *other = gd_caffe_net(temp_write_text("fc2.prototxt", text));
+    const char *weights = temp_path("fc.caffemodel");
+    CHECK(gd_caffe_save(weights, net) == GD_OK);
+    capture_log(GD_LOG_WARNING);
+    CHECK(gd_caffe_load(weights, net) == GD_OK && captured.warnings == 0);
+    CHECK(gd_caffe_load(weights, other) == GD_OK);
+    CHECK_SAYING(captured.warnings == 1 &&
+                     strstr(captured.text, "nothing was copied: none of its 1 layers"),
+                 "%s", captured.text);
+    end_log_capture();
+    CHECK(gd_caffe_load(temp_write_text("empty.caffemodel", ""), net) == GD_E_FORMAT);
+    CHECK(strstr(gd_latest_failure(), "empty.caffemodel: there are no weights in this file"));
+    gd_clear_error();
+    CHECK(gd_caffe_load(temp_path("fc.prototxt"), net) == GD_E_FORMAT);
     gd_clear_error();
 }
 
