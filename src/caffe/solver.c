@@ -173,6 +173,9 @@ static gd_status open_solver(gd_caffe_solver *s) {
     GD_TRY(find_device(s));
     gd_own_rng rng;
     gd_own_rng_begin(&rng, (uint64_t)s->seed);
+    /* fillers draw what initializers draw after gd_seed(random_seed) */
+    if (s->seed != 0)
+        gd_rng_restore((gd_rng){(uint64_t)gd_pb_int_of(s->message, "random_seed"), 0});
     gd_status status = gd_caffe_solver_open_nets(s);
     if (status == GD_OK) status = make_optimizer(s);
     gd_own_rng_end(&rng);
