@@ -138,6 +138,9 @@ static gd_status show(gd_caffe_solver *s, int64_t iteration) {
 
 /* --- events ----------------------------------------------------------------------------------- */
 
+/* The functions of a callback record their failures, with the messages. */
+static gd_status recorded(gd_status status) { return gd_report(NULL, status); }
+
 /* Caffe tests before the first iteration, also after a restore. A run that continues from a checkpoint has
  * tested before. */
 static gd_status begin_run(gd_event *event, void *user) {
@@ -153,7 +156,7 @@ static gd_status begin_run(gd_event *event, void *user) {
     s->event = event;
     const gd_status status = gd_caffe_test_all(s, NULL);
     s->event = NULL;
-    return status;
+    return recorded(status);
 }
 
 static gd_status end_iteration(gd_caffe_solver *s) {
@@ -175,13 +178,13 @@ static gd_status end_iteration(gd_caffe_solver *s) {
 static gd_status end_batch(gd_event *event, void *user) {
     gd_caffe_solver *s = user;
     const bool ends = event->step % s->iter_size == 0;
-    if (s->debug && s->debugs) GD_TRY(gd_caffe_debug_backward(s->debug, ends));
+    if (s->debug && s->debugs) GD_TRY(recorded(gd_caffe_debug_backward(s->debug, ends)));
     if (!ends) return GD_OK;
     s->iter = event->step / s->iter_size;
     s->event = event;
     const gd_status status = end_iteration(s);
     s->event = NULL;
-    return status;
+    return recorded(status);
 }
 
 static void set_value(gd_history *h, const char *name, double value) {
@@ -197,7 +200,7 @@ static gd_status end_epoch(gd_event *event, void *user) {
     s->event = event;
     const gd_status status = gd_caffe_test_all(s, event->history);
     s->event = NULL;
-    return status;
+    return recorded(status);
 }
 
 /* --- state ------------------------------------------------------------------------------------ */

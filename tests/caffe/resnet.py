@@ -1,7 +1,7 @@
 """Writes a ResNet as Caffe's users have it: BatchNorm, Scale and ReLU in place, sums by Eltwise.
 
     resnet.py NET.prototxt [DEPTH [SIZE]]      152 layers, images of 224 pixels
-    resnet.py check GRADUS FOLDER [DEPTH SIZE]  also parses it, takes a step, and measures it
+    resnet.py check GRADUS [DEPTH SIZE]        also parses it, takes a step, measures and draws it
 
 The names are those of the published prototxts (res2a_branch2a, bn2a_branch2a, scale2a_branch2a).
 """
@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 
@@ -110,8 +111,9 @@ def check(gradus, folder, depth, size):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 3 and sys.argv[1] == "check":
-        check(sys.argv[2], sys.argv[3], *[int(a) for a in sys.argv[4:]] or [152, 64])
+    if len(sys.argv) > 2 and sys.argv[1] == "check":
+        with tempfile.TemporaryDirectory() as temporary:
+            check(sys.argv[2], temporary, *[int(a) for a in sys.argv[3:]] or [152, 64])
     elif len(sys.argv) > 1:
         with open(sys.argv[1], "w") as f:
             f.write(resnet(*[int(a) for a in sys.argv[2:]]))
