@@ -87,6 +87,7 @@ static gd_status make(const char *path, const gd_caffe_net_options *o, gd_module
 
 gd_module *gd_caffe_net_at(const char *site, const char *path, const gd_caffe_net_options *o) {
     gd_module *module = NULL;
+    o = o ? o : GD_CAFFE_NET_OPTIONS_();
     GD_CALLED_FROM(site);
     gd_report(site, make(path, o, &module));
     return module;

@@ -164,6 +164,24 @@ TEST(a_zero_byte_does_not_end_a_text) {
     gd_pb_free(read);
 }
 
+TEST(options_and_paths_may_be_null) {
+    GD_SCOPE;
+    const char *path =
+        temp_write_text("null.prototxt", "input: 'x' input_shape { dim: 2 }\n"
+                                         "layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'y' }");
+    CHECK(gd_caffe_net_at(NULL, path, NULL));
+    CHECK(!gd_caffe_net_at(NULL, NULL, NULL) && strstr(gd_error_message(), "the path is NULL"));
+    gd_clear_error();
+    CHECK(!gd_caffe_train_at(NULL, NULL, NULL));
+    gd_clear_error();
+    CHECK(!gd_caffe_test_at(NULL, NULL, NULL));
+    gd_clear_error();
+    CHECK(gd_caffe_convert_mnist_at(NULL, NULL, NULL, NULL) == -1);
+    gd_clear_error();
+    CHECK(gd_caffe_convert_images_at(NULL, NULL, NULL, NULL) == -1);
+    gd_clear_error();
+}
+
 /* --- weights ---------------------------------------------------------------------------------- */
 
 #define FC                                                                                  \
