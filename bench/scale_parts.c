@@ -579,6 +579,35 @@ static void run_caffe_files(int n) {
     gd_free(data);
 }
 
+/* A chain whose layers share names and parameters, with layers in place of one name, and layers without names
+ * that read one blob. */
+static void write_net(const char *path, int n) {
+    FILE *f = fopen(path, "w");
+    if (!f) return;
+    fprintf(f, "input: 'b0' input_shape { dim: 2 dim: 4 }\n");
+    for (int i = 0; i < n; i++) {
+        fprintf(f,
+                "layer { name: 'l%d' type: 'InnerProduct' bottom: 'b%d' top: 'b%d'\n"
+                "  param { name: 'p%d' } inner_product_param { num_output: 4 } }\n",
+                i / 2, i, i + 1, i - i % 3);
+        fprintf(f, "layer { name: 'relu' type: 'ReLU' bottom: 'b%d' top: 'b%d' }\n", i + 1, i + 1);
+        fprintf(f, "layer { type: 'TanH' bottom: 'b0' top: 't%d' }\n", i);
+    }
+    fclose(f);
+}
+
+static void run_caffe_net(int n) {
+    GD_SCOPE;
+    gd_module *net = NULL;
+    write_net(file_path("prototxt"), n);
+    PART("build a net of Caffe", net = gd_caffe_net(file_path("prototxt")));
+    unlink(file_path("prototxt"));
+    if (!net) return;
+    PART("write weights of Caffe", gd_caffe_save(file_path("caffemodel"), net));
+    PART("load weights of Caffe", gd_caffe_load(file_path("caffemodel"), net));
+    unlink(file_path("caffemodel"));
+}
+
 const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"names", run_names, 500},
                                         {"net", run_net, 250},
@@ -600,4 +629,5 @@ const scale_program scale_programs[] = {{"modules", run_modules, 250},
                                         {"data", run_data, 500},
                                         {"classes", run_classes, 500},
                                         {"files of Caffe", run_caffe_files, 500},
+                                        {"net of Caffe", run_caffe_net, 125},
                                         {NULL, NULL, 0}};
