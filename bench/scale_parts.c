@@ -85,6 +85,9 @@ static void run_modules(int n) {
     PART("list parameters", gd_module_parameters(net));
     PART("find parameters by name", find_all(net, n));
     PART("summary", free(gd_module_summary(net, x)));
+    const char *picture = file_path("svg");
+    PART("picture", gd_module_draw(net, picture, gd_list(x)));
+    unlink(picture);
     save_and_load(net);
     load_misfit(net, n);
     write_graph(net, x);

@@ -383,6 +383,26 @@ GD_API char *gd_module_summary_at(const char *site, gd_module *module, gd_tensor
 /* Prints the summary. */
 #define gd_module_print(module, ...) gd_module_print_at(GD_HERE, module, gd_list(__VA_ARGS__))
 GD_API gd_status gd_module_print_at(const char *site, gd_module *module, gd_tensors inputs);
+/* Draws the layers of a module, as they compute for inputs like these (only the shapes of float inputs are
+ * used): an SVG image, or for a path that ends in .dot a text for Graphviz. A layer is a box with its name,
+ * its options and the shape of its output, from top to bottom; what only one layer reads (an activation, a
+ * norm) is in the box of that layer. A file of this name is replaced.
+ *
+ *     gd_module_draw(net, "net.svg", gd_list(image));
+ */
+typedef struct gd_module_draw_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    bool left_to_right GD_DEFAULT_(false);
+    const char *title GD_DEFAULT_(nullptr); /* NULL: the type of the module */
+} GD_GIVEN_BY_NAME_ gd_module_draw_options;
+#define GD_MODULE_DRAW_OPTIONS_(...) \
+    GD_OPTIONS_(gd_module_draw_options, (.left_to_right = false, .title = NULL), __VA_ARGS__)
+#define gd_module_draw(module, path, inputs, ...) \
+    GD_WITH_OPTIONS_(                             \
+        gd_module_draw_at(GD_HERE, module, path, inputs, GD_MODULE_DRAW_OPTIONS_(__VA_ARGS__)))
+GD_API gd_status gd_module_draw_at(const char *site, gd_module *module, const char *path,
+                                   gd_tensors inputs, const gd_module_draw_options *options);
+
 /* The multiply-adds of a forward call with inputs like these, without computing it; NAN: they depend on
  * values, or the call fails. */
 #define gd_module_macs(module, ...) gd_module_macs_at(GD_HERE, module, gd_list(__VA_ARGS__))

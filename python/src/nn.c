@@ -571,6 +571,27 @@ static PyObject *core_module_summary(PyObject *module, PyObject *args) {
     return o;
 }
 
+/* _module_draw(self, path, inputs, left_to_right, title) */
+static PyObject *core_module_draw(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *self, *inputs;
+    const char *path;
+    gd_module_draw_options o = *GD_MODULE_DRAW_OPTIONS_();
+    int right;
+    gd_tensors in;
+    if (!PyArg_ParseTuple(args, "OsOpz", &self, &path, &inputs, &right, &o.title)) return NULL;
+    gd_module *m = gdpy_handle(self, GDPY_MODULE, "self");
+    if (!m) return NULL;
+    o.left_to_right = right;
+    gdpy_call c;
+    gdpy_open(&c);
+    if (!gdpy_tensors_from_result(inputs, "inputs", &in)) {
+        gdpy_cancel(&c);
+        return NULL;
+    }
+    return gdpy_end_status(&c, gd_module_draw_at(c.site, m, path, in, &o));
+}
+
 /* Whether the module exists, and whether it has a forward function in Python. */
 static PyObject *core_module_has_content(PyObject *module, PyObject *self) {
     (void)module;
@@ -685,5 +706,6 @@ PyMethodDef gdpy_module_functions[] = {
     {"_module_zero_grad", core_module_zero_grad, METH_O, NULL},
     {"_module_clone", core_module_clone, METH_O, NULL},
     {"_module_summary", core_module_summary, METH_VARARGS, NULL},
+    {"_module_draw", core_module_draw, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

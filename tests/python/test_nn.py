@@ -3,7 +3,9 @@
 import array
 import copy
 import gc
+import pathlib
 import pickle
+import tempfile
 import threading
 import traceback
 import unittest
@@ -587,6 +589,19 @@ class Trees(unittest.TestCase):
         self.assertIsNotNone(net.conv1.weight.grad)
         other = copy.deepcopy(net)
         self.assertEqual(other(x).tolist(), net(x).tolist())
+
+    def test_a_picture(self):
+        net = nn.Sequential(OrderedDict(conv=nn.Conv2d(1, 4, 3), act=nn.ReLU(), flat=nn.Flatten(), fc=nn.Linear(144, 2)))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "net.svg"
+            net.draw(path, (1, 1, 8, 8), title="drawn")
+            text = path.read_text()
+            for word in (">conv<", ">drawn<", "out_channels=4", ">[1,2]<"):
+                self.assertIn(word, text)
+            net.draw(str(path), gd.zeros(5, 1, 8, 8), left_to_right=True)
+            self.assertIn(">[5,2]<", path.read_text())
+            with self.assertRaisesRegex(ValueError, r"\.svg or \.dot"):
+                net.draw(path.with_suffix(".png"), (1, 1, 8, 8))
 
     def test_the_library_s_net_with_a_python_head(self):
         class Head(nn.Module):

@@ -7,6 +7,7 @@ objects stand in the dict of the parent, so that `net.conv` costs what any attri
 from __future__ import annotations
 
 import copy as _copy
+import os
 from _thread import _local
 from collections import OrderedDict
 from typing import Any, Callable, Iterator, NamedTuple
@@ -39,6 +40,12 @@ class Parameter(Tensor):
 
 
 _core._set_parameter_class(Parameter)
+
+
+def _examples(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Inputs of which only the shapes count: a tuple of ints is the shape of floats."""
+    return tuple(
+        _core.zeros(i) if isinstance(i, tuple) and i and all(isinstance(n, int) for n in i) else i for i in inputs)
 
 
 class IncompatibleKeys(NamedTuple):
@@ -500,9 +507,13 @@ class Module(Trainable, _core.Module):
     def summary(self, *inputs: Any) -> str:
         """A table of layers with output shapes, parameters and multiply-adds, for inputs like these: tensors, or shapes
         as tuples of ints, of floats."""
-        text: str = _core._module_summary(self, tuple(
-            _core.zeros(i) if isinstance(i, tuple) and i and all(isinstance(n, int) for n in i) else i for i in inputs))
+        text: str = _core._module_summary(self, _examples(inputs))
         return text
+
+    def draw(self, path: str | os.PathLike[str], *inputs: Any, left_to_right: bool = False, title: str | None = None) -> None:
+        """Draws the layers as an SVG image, or for a path that ends in .dot as a text for Graphviz, with the shapes for
+        inputs like these: tensors, or shapes as tuples of ints, of floats."""
+        _core._module_draw(self, os.fspath(path), _examples(inputs), left_to_right, title)
 
     def extra_repr(self) -> str:
         """What repr() shows of the module itself."""

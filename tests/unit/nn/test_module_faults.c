@@ -181,6 +181,12 @@ static bool summarize_net(void *user) {
     return done;
 }
 
+static bool draw_net(void *user) {
+    GD_SCOPE;
+    held *h = user;
+    return gd_module_draw(h->net, temp_path("net.svg"), gd_list(h->x)) == GD_OK;
+}
+
 TEST(copying_moving_saving_loading) {
     GD_SCOPE;
     held h = {.net = make_net(), .other = make_net(), .x = gd_randn(gd_dims(2, 1, 6, 6))};
@@ -194,6 +200,7 @@ TEST(copying_moving_saving_loading) {
     walk_work("saving", save_net, NULL, &h);
     walk_work("loading", load_net, check_loaded, &h);
     walk_work("summary", summarize_net, NULL, &h);
+    walk_work("drawing", draw_net, NULL, &h);
 }
 
 TEST_MAIN

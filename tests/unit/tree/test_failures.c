@@ -311,6 +311,7 @@ CALL(gd_module_on_forward_at, gd_module_on_forward(make_net(), NULL, NULL) <= 0)
 OBJECT(gd_net_new_at, gd_net_new("no_such_net", ""))
 STATUS(gd_module_print_at, gd_module_print(NULL, make_tensor()))
 OBJECT(gd_module_summary_at, gd_module_summary(NULL, make_tensor()))
+STATUS(gd_module_draw_at, gd_module_draw(NULL, missing, gd_list(make_tensor())))
 CALL(gd_module_macs_at, isnan(gd_module_macs(NULL, make_tensor())))
 
 /* --- the list --------------------------------------------------------------------------------- */
@@ -589,6 +590,7 @@ static const row rows[] = {
     FAILS(gd_net_new_at),
     FAILS(gd_module_print_at),
     FAILS(gd_module_summary_at),
+    FAILS(gd_module_draw_at),
     FAILS(gd_module_macs_at),
     FAILS(gd_module_new_at),
     {"gd_scalar_at", NULL, MEMORY},
