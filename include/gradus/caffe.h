@@ -170,6 +170,69 @@ GD_API gd_history *gd_caffe_test_at(const char *site, const char *path,
 /* Each running gd_caffe_train writes a snapshot after its current iteration. Safe in a signal handler. */
 GD_API void gd_caffe_request_snapshot(void);
 
+/* --- pictures, features, new files -------------------------------------------------------------- */
+
+typedef struct gd_caffe_draw_net_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    bool train GD_DEFAULT_(false); /* these five as in gd_caffe_net */
+    int level GD_DEFAULT_(0);
+    const char *stages GD_DEFAULT_(nullptr);
+    const char *dummy GD_DEFAULT_(nullptr);
+    bool left_to_right GD_DEFAULT_(false);
+} GD_GIVEN_BY_NAME_ gd_caffe_draw_net_options;
+#define GD_CAFFE_DRAW_NET_OPTIONS_(...)                                                      \
+    GD_OPTIONS_(                                                                             \
+        gd_caffe_draw_net_options,                                                           \
+        (.train = false, .level = 0, .stages = NULL, .dummy = NULL, .left_to_right = false), \
+        __VA_ARGS__)
+
+/* Draws the layers of a prototxt as gd_module_draw draws those of a module, with the names, types and
+ * fields of the text. `file` ends in .svg or .dot. If the data of the net cannot be read, the picture has no
+ * shapes, and the log says so. */
+#define gd_caffe_draw_net(path, file, ...) \
+    GD_WITH_OPTIONS_(                      \
+        gd_caffe_draw_net_at(GD_HERE, path, file, GD_CAFFE_DRAW_NET_OPTIONS_(__VA_ARGS__)))
+GD_API gd_status gd_caffe_draw_net_at(const char *site, const char *path, const char *file,
+                                      const gd_caffe_draw_net_options *options);
+
+typedef struct gd_caffe_extract_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    const char *weights GD_DEFAULT_(nullptr); /* as in gd_caffe_net */
+    int64_t iterations GD_DEFAULT_(1);        /* batches */
+    int level GD_DEFAULT_(0);
+    const char *stages GD_DEFAULT_(nullptr);
+    const char *dummy GD_DEFAULT_(nullptr);
+    int workers GD_DEFAULT_(0); /* threads that load batches */
+} GD_GIVEN_BY_NAME_ gd_caffe_extract_options;
+#define GD_CAFFE_EXTRACT_OPTIONS_(...)                                                        \
+    GD_OPTIONS_(gd_caffe_extract_options,                                                     \
+                (.weights = NULL, .iterations = 1, .level = 0, .stages = NULL, .dummy = NULL, \
+                 .workers = 0),                                                               \
+                __VA_ARGS__)
+
+/* Runs the net of the phase TEST on batches of its data, and writes the values of blobs ("fc7 pool5", names
+ * with spaces between them) to a .npz file (npy.h): an array for each blob, with all batches one after
+ * the other. A blob that is one number has one for each batch. */
+#define gd_caffe_extract(path, blobs, file, ...) \
+    GD_WITH_OPTIONS_(                            \
+        gd_caffe_extract_at(GD_HERE, path, blobs, file, GD_CAFFE_EXTRACT_OPTIONS_(__VA_ARGS__)))
+GD_API gd_status gd_caffe_extract_at(const char *site, const char *path, const char *blobs,
+                                     const char *file, const gd_caffe_extract_options *options);
+
+typedef struct gd_caffe_upgrade_options {
+    gd_options_are_given_by_name by_name_ GD_DEFAULT_({});
+    bool solver GD_DEFAULT_(false); /* the file is a solver; false: a net */
+} GD_GIVEN_BY_NAME_ gd_caffe_upgrade_options;
+#define GD_CAFFE_UPGRADE_OPTIONS_(...) \
+    GD_OPTIONS_(gd_caffe_upgrade_options, (.solver = false), __VA_ARGS__)
+
+/* Writes a file of any version of Caffe with today's fields: as text if the new path ends in .prototxt, else
+ * binary, a net as .caffemodel, a solver as .binaryproto. */
+#define gd_caffe_upgrade(from, to, ...) \
+    GD_WITH_OPTIONS_(gd_caffe_upgrade_at(GD_HERE, from, to, GD_CAFFE_UPGRADE_OPTIONS_(__VA_ARGS__)))
+GD_API gd_status gd_caffe_upgrade_at(const char *site, const char *from, const char *to,
+                                     const gd_caffe_upgrade_options *options);
+
 /* --- databases of images ---------------------------------------------------------------------- */
 
 /* These functions write an LMDB as Caffe's tools do, with the same keys and records (Datum), into a

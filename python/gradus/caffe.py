@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gradus._fit import History
     from gradus.nn import Module
 
-__all__ = ["inputs", "load", "net", "outputs", "read_blob", "save", "test", "train", "write_blob"]
+__all__ = ["draw", "extract", "inputs", "load", "net", "outputs", "read_blob", "save", "test", "train", "write_blob"]
 
 Path = str | os.PathLike[str]
 
@@ -93,6 +93,22 @@ def load(net: Module, paths: Path | Iterable[Path]) -> None:
 def save(net: Module, path: Path) -> None:
     """Writes the layers and weights of a net as a .caffemodel."""
     _core._caffe_save(os.fspath(path), net)
+
+
+def draw(net: Path, file: Path, train: bool = False, level: int = 0, stages: str | Iterable[str] | None = None,
+         dummy: str | None = None, left_to_right: bool = False) -> None:
+    """Draws the layers of a prototxt with the names, types and fields of the text: an SVG image, or for a file that ends in
+    .dot a text for Graphviz. Without the data of the net, and without dummy, the picture has no shapes."""
+    _core._caffe_draw(os.fspath(net), os.fspath(file), train, level, _names(stages), dummy, left_to_right)
+
+
+def extract(net: Path, blobs: str | Iterable[str], file: Path, weights: Path | Iterable[Path] | None = None,
+            iterations: int = 1, level: int = 0, stages: str | Iterable[str] | None = None, dummy: str | None = None,
+            workers: int = 0) -> None:
+    """Writes the values of blobs over batches of a net's data layers, in the phase TEST, to a .npz file: an array for each
+    blob, with all batches one after the other."""
+    _core._caffe_extract(os.fspath(net), _names(blobs), os.fspath(file), _files(weights), iterations, level, _names(stages),
+                         dummy, workers)
 
 
 def read_blob(path: Path) -> _core.Tensor:

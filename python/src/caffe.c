@@ -172,11 +172,48 @@ static PyObject *core_write_blob(PyObject *module, PyObject *args) {
     return gdpy_end_status(&c, gd_caffe_write_blob_at(c.site, path, gdpy_tensor_of(tensor)));
 }
 
+/* --- new files -------------------------------------------------------------------------------- */
+
+/* _caffe_draw(path, file, train, level, stages, dummy, left_to_right) */
+static PyObject *core_draw(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *path, *file;
+    gd_caffe_draw_net_options o = *GD_CAFFE_DRAW_NET_OPTIONS_();
+    int train, right;
+    if (!PyArg_ParseTuple(args, "sspizzp", &path, &file, &train, &o.level, &o.stages, &o.dummy,
+                          &right))
+        return NULL;
+    o.train = train;
+    o.left_to_right = right;
+    gdpy_call c;
+    gdpy_open(&c);
+    gdpy_release_gil(&c);
+    return gdpy_end_status(&c, gd_caffe_draw_net_at(c.site, path, file, &o));
+}
+
+/* _caffe_extract(path, blobs, file, weights, iterations, level, stages, dummy, workers) */
+static PyObject *core_extract(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *path, *blobs, *file;
+    gd_caffe_extract_options o = *GD_CAFFE_EXTRACT_OPTIONS_();
+    long long iterations;
+    if (!PyArg_ParseTuple(args, "ssszLizzi", &path, &blobs, &file, &o.weights, &iterations,
+                          &o.level, &o.stages, &o.dummy, &o.workers))
+        return NULL;
+    o.iterations = iterations;
+    gdpy_call c;
+    gdpy_open(&c);
+    gdpy_release_gil(&c);
+    return gdpy_end_status(&c, gd_caffe_extract_at(c.site, path, blobs, file, &o));
+}
+
 PyMethodDef gdpy_caffe_functions[] = {
     {"_caffe_net", core_net, METH_VARARGS, NULL},
     {"_caffe_blobs", core_blobs, METH_O, NULL},
     {"_caffe_train", core_train, METH_VARARGS, NULL},
     {"_caffe_test", core_test, METH_VARARGS, NULL},
+    {"_caffe_draw", core_draw, METH_VARARGS, NULL},
+    {"_caffe_extract", core_extract, METH_VARARGS, NULL},
     {"_caffe_load", core_load, METH_VARARGS, NULL},
     {"_caffe_save", core_save, METH_VARARGS, NULL},
     {"_caffe_read_blob", core_read_blob, METH_VARARGS, NULL},

@@ -53,6 +53,7 @@ typedef struct gd_caffe_type {
     int least_bottoms, most_bottoms; /* -1: any number */
     int least_tops, most_tops;       /* -1: any number, -2: as many as bottoms */
     unsigned flags;
+    const char *family; /* of ops (src/ops), for pictures; NULL: none */
 } gd_caffe_type;
 
 enum {
@@ -70,6 +71,8 @@ const char *gd_caffe_type_name(int index);
 /* Makes the module of a layer of any type: by its entry of the table, by the record of an op or a layer, or
  * as an op of the program, and checks the numbers of bottoms and tops. */
 gd_status gd_caffe_make_layer(gd_caffe_layer *l);
+/* The family of ops that a type belongs to, by its entry or its row (row.c); NULL: none. */
+const char *gd_caffe_family(const char *type);
 /* By the record of an op or a layer (row.c). *found is false if no record has the type. */
 gd_status gd_caffe_make_row(gd_caffe_layer *l, bool *found);
 

@@ -364,7 +364,8 @@ static gd_status collect_layers(net_builder *b) {
     gd_caffe_text_net *net = b->net;
     const gd_pb_list *layers = gd_pb_get(b->message, "layer");
     net->layers = gd_calloc((layers ? layers->count : 0) + 1, sizeof *net->layers);
-    if (!net->layers) return gd_no_memory(net->file, "for a net");
+    net->names = gd_calloc((layers ? layers->count : 0) + 1, sizeof *net->names);
+    if (!net->layers || !net->names) return gd_no_memory(net->file, "for a net");
     for (size_t i = 0; layers && i < layers->count; i++) {
         bool included;
         GD_TRY(gd_caffe_check_included(layers->messages[i], b->settings, &included));
@@ -379,8 +380,10 @@ static gd_status build(net_builder *b) {
     GD_TRY(read_inputs(b));
     GD_TRY(open_data(b));
     for (int i = 0; i < b->net->n_layers; i++)
-        if (!gd_caffe_is_data(gd_pb_string(b->net->layers[i], "type")))
+        if (!gd_caffe_is_data(gd_pb_string(b->net->layers[i], "type"))) {
             GD_TRY(make_layer(b, b->net->layers[i]));
+            b->net->names[i] = b->layers[b->n_layers - 1].name;
+        }
     if (!b->settings->share) GD_TRY(gd_caffe_freeze_parameters(b->net));
     GD_TRY(find_outputs(b));
     return make_net(b);
@@ -438,6 +441,7 @@ void gd_caffe_net_free(gd_caffe_text_net *net) {
     gd_free(net->outputs);
     gd_free(net->parameters);
     gd_free(net->layers);
+    gd_free(net->names);
     gd_pb_free(net->doc);
     gd_free(net);
 }

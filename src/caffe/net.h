@@ -43,6 +43,7 @@ typedef struct gd_caffe_text_net {
     gd_caffe_net_output *outputs;
     gd_caffe_parameter *parameters;
     const gd_pb **layers; /* all layers of this phase, in order */
+    const char **names;   /* of each, in the module; NULL: it is not there */
     gd_caffe_data *data;  /* the stream of the data layers; NULL: there are none */
     int n_inputs, n_outputs, n_parameters, n_layers;
 } gd_caffe_text_net;
@@ -71,6 +72,11 @@ void gd_caffe_net_free(gd_caffe_text_net *net); /* NULL is fine */
 
 /* Notes the inputs and outputs in the module, for gd_caffe_net_input and gd_caffe_net_output. */
 gd_status gd_caffe_describe_module(const gd_caffe_text_net *net);
+
+/* Fails if an input is none of a data layer; `what` needs them: "a test". And the next batch of the data,
+ * which have no end (batch.c). */
+gd_status gd_caffe_check_fed(const gd_caffe_text_net *net, const char *what);
+gd_status gd_caffe_next_batch(const gd_caffe_text_net *net, gd_tensors *batch);
 
 /* The loss of a call of the module: the sum of its outputs, each by its loss_weight. A tensor of rank 0. */
 gd_tensor *gd_caffe_net_loss(const gd_caffe_text_net *net, gd_tensors outputs);

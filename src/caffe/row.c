@@ -179,3 +179,13 @@ gd_status gd_caffe_make_row(gd_caffe_layer *l, bool *found) {
     l->module->type = gd_intern(l->type);
     return l->module->type ? GD_OK : gd_no_memory(l->file, "for a net");
 }
+
+const char *gd_caffe_family(const char *type) {
+    const gd_caffe_type *entry = gd_caffe_find_type(type);
+    if (entry) return entry->family;
+    for (int i = 0; i < gd_op_count(); i++) {
+        const gd_op *op = gd_op_at(i);
+        if (op->caffe.name && strcmp(op->caffe.name, type) == 0) return op->family;
+    }
+    return NULL;
+}

@@ -72,29 +72,13 @@ static gd_status run_batch(test_run *r, int64_t batch, gd_tensors in) {
     return GD_OK;
 }
 
-/* The next batch; the data have no end. */
-static gd_status next_batch(const test_run *r, gd_tensors *batch) {
-    *batch = (gd_tensors){NULL, 0};
-    if (!r->net->data) return GD_OK;
-    gd_loader *loader = gd_caffe_data_loader(r->net->data);
-    for (int tries = 0; tries < 2; tries++) /* the end of an epoch of the loader */
-        if (gd_loader_next_at(NULL, loader, batch)) return GD_OK;
-    return gd_failed() ? gd_failure() : gd_fail(GD_E_STATE, "%s: the data are empty", r->net->file);
-}
-
 static gd_status run(test_run *r, int64_t iterations) {
-    for (int i = 0; i < r->net->n_inputs; i++)
-        if (r->net->inputs[i].from_text)
-            return gd_fail(
-                GD_E_ARGUMENT,
-                "%s: '%s' is an input of the net; a test needs data layers, which give all "
-                "inputs (or `dummy`)",
-                r->net->file, r->net->inputs[i].name);
+    GD_TRY(gd_caffe_check_fed(r->net, "a test"));
     gd_caffe_say(&r->log, "Running for %lld iterations.", (long long)iterations);
     for (int64_t i = 0; i < iterations; i++) {
         GD_SCOPE;
         gd_tensors batch;
-        GD_TRY(next_batch(r, &batch));
+        GD_TRY(gd_caffe_next_batch(r->net, &batch));
         GD_TRY(run_batch(r, i, batch));
     }
     return GD_OK;

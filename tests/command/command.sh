@@ -40,7 +40,8 @@ help)
     expect 0 'usage: gradus COMMAND' --help
     expect 2 'usage: gradus COMMAND'
     expect 0 'gradus 0' --version
-    for command in demo train eval predict summary list ops info time test convert-mnist convert-images compute-mean; do
+    for command in demo train eval predict summary list ops info time test convert-mnist convert-images compute-mean \
+        draw extract-features upgrade-net upgrade-solver; do
         expect 0 "usage: gradus $command" $command --help
         expect 0 "usage: gradus $command" help $command
         awk -v c=$command 'length($0) > 100 { print "gradus " c " --help: a line of " length($0) " columns"; bad = 1 }
@@ -438,6 +439,51 @@ look)
     expect 0 'instruction set' info
     expect 0 '' info --json
     check_json
+    ;;
+pictures)
+    expect 0 '' draw lenet lenet.svg
+    grep -q '>conv2d<' lenet.svg || { echo 'lenet.svg has no layers'; failures=$((failures + 1)); }
+    expect 0 '' train --model lenet --data digits,count=100 --steps 1 --out m.onnx
+    expect 0 '' draw m.onnx m.dot --rank-dir LR
+    grep -q 'rankdir=LR' m.dot || { echo 'm.dot is not from left to right'; failures=$((failures + 1)); }
+    grep -q 'conv1  conv2d' m.dot || { echo 'm.dot has not the names of the parameters'; failures=$((failures + 1)); }
+    expect 0 '' draw resnet18 net.svg --input 1,3,64,64
+    grep -q '>\[1,64,32,32\]<' net.svg || { echo 'net.svg has not the shapes'; failures=$((failures + 1)); }
+    expect 2 'needs a net and a file' draw lenet
+    expect 2 'must end in .svg or .dot' draw lenet lenet.png
+    expect 2 '.-rank-dir must be TB or LR' draw lenet lenet.svg --rank-dir RL
+    expect 2 '.-phase must be TRAIN or TEST' draw lenet lenet.svg --phase test
+    expect 2 '.-input needs sizes' draw lenet lenet.svg --input 1,x
+    expect 1 "there is no net 'lent'" draw lent lenet.svg
+    expect 1 'no_such.prototxt' draw no_such.prototxt net.svg
+    expect 1 '/nowhere/net.svg' draw lenet /nowhere/net.svg
+    # nets of Caffe, old and new
+    cat >old.prototxt <<'END'
+name: "old"
+layers { name: "numbers" type: DATA top: "data" top: "label" data_param { source: "no_lmdb" batch_size: 2 } }
+layers { name: "fc" type: INNER_PRODUCT bottom: "data" top: "fc" blobs_lr: 1 blobs_lr: 2
+         inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layers { name: "relu" type: RELU bottom: "fc" top: "fc" }
+layers { name: "loss" type: SOFTMAX_LOSS bottom: "fc" bottom: "label" top: "loss" }
+END
+    echo 'net: "new.prototxt" base_lr: 0.1 solver_type: ADAGRAD' >old_solver.prototxt
+    expect 0 'wrote new.prototxt' upgrade-net old.prototxt new.prototxt
+    grep -q 'type: "InnerProduct"' new.prototxt || { echo 'the net is not upgraded'; failures=$((failures + 1)); }
+    expect 0 'wrote new.caffemodel' upgrade-net new.prototxt new.caffemodel
+    expect 0 'wrote solver.prototxt' upgrade-solver old_solver.prototxt solver.prototxt
+    grep -q 'type: "AdaGrad"' solver.prototxt || { echo 'the solver is not upgraded'; failures=$((failures + 1)); }
+    expect 2 'two files, the old one and the new one' upgrade-net old.prototxt
+    expect 1 'ends in .prototxt (text) or .caffemodel' upgrade-net old.prototxt new.txt
+    expect 0 'has no shapes, since the data cannot be read' draw new.prototxt bare.svg
+    expect 0 '' draw new.prototxt new.svg --phase TRAIN --dummy 'data=3,4,4 label=3'
+    grep -q '>\[2,3,4,4\]<' new.svg || { echo 'new.svg has not the shapes'; failures=$((failures + 1)); }
+    expect 2 '.-input is for nets that are not of Caffe' draw new.prototxt new.svg --input 1,3
+    expect 0 'wrote f.npz' extract-features --model new.prototxt --blobs 'fc,label' --iterations 3 --out f.npz \
+        --dummy 'data=3,4,4 label=3'
+    expect 0 'weights is missing' extract-features -model new.prototxt -blobs fc -out f.npz -dummy 'data=3,4,4'
+    expect 2 '.-blobs is missing' extract-features --model new.prototxt --out f.npz
+    expect 2 'must end in .npz' extract-features --model new.prototxt --blobs fc --out f.npy
+    expect 1 "no blob 'fc8'" extract-features --model new.prototxt --blobs fc8 --out f.npz --dummy 'data=3,4,4'
     ;;
 databases)
     # two images of 2 x 3 pixels in the form of MNIST

@@ -3,6 +3,7 @@
 import os
 import tempfile
 import unittest
+import zipfile
 
 import gradus as gd
 
@@ -54,6 +55,17 @@ class Caffe(unittest.TestCase):
         other = gd.caffe.net("net.prototxt")
         gd.caffe.load(other, "net.caffemodel")
         self.assertEqual(other(x).tolist(), prob.tolist())
+
+    def test_pictures_and_features(self):
+        gd.caffe.draw("net.prototxt", "net.svg")
+        with open("net.svg") as file:
+            self.assertIn("4 outputs, kernel 3", file.read())
+        gd.caffe.extract("train.prototxt", ["fc", "label"], "features.npz", iterations=3)
+        with zipfile.ZipFile("features.npz") as file:
+            self.assertEqual(file.namelist(), ["fc.npy", "label.npy"])
+            self.assertIn(b"(24, 2)", file.read("fc.npy"))
+        with self.assertRaisesRegex(ValueError, "no blob 'fc8'"):
+            gd.caffe.extract("train.prototxt", "fc8", "features.npz")
 
     def test_blobs(self):
         gd.caffe.write_blob("mean.binaryproto", gd.arange(6.0).reshape(1, 2, 3))

@@ -7,10 +7,11 @@
 #include "tool.h"
 
 static const command *const commands[] = {
-    &demo_command,        &train_command, &eval_command,          &predict_command,
-    &summary_command,     &list_command,  &ops_command,           &info_command,
-    &time_command,        &test_command,  &convert_mnist_command, &convert_images_command,
-    &compute_mean_command};
+    &demo_command,         &train_command, &eval_command,          &predict_command,
+    &summary_command,      &list_command,  &ops_command,           &info_command,
+    &time_command,         &test_command,  &convert_mnist_command, &convert_images_command,
+    &compute_mean_command, &draw_command,  &upgrade_net_command,   &upgrade_solver_command,
+    &extract_command};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 settings common;

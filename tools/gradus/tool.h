@@ -14,7 +14,8 @@
 
 extern const command train_command, eval_command, predict_command, demo_command, summary_command,
     ops_command, list_command, info_command, time_command, test_command, convert_mnist_command,
-    convert_images_command, compute_mean_command;
+    convert_images_command, compute_mean_command, draw_command, upgrade_net_command,
+    upgrade_solver_command, extract_command;
 
 /* --- common options (main.c) ------------------------------------------------------------------ */
 

@@ -151,6 +151,9 @@ STATUS(gd_caffe_load_at, gd_caffe_load(missing, make_net()))
 CALL(gd_caffe_convert_mnist_at, gd_caffe_convert_mnist(missing, missing) == -1)
 CALL(gd_caffe_convert_images_at, gd_caffe_convert_images(missing, missing) == -1)
 TENSOR(gd_caffe_mean_at, gd_caffe_mean(missing))
+STATUS(gd_caffe_draw_net_at, gd_caffe_draw_net(missing, missing))
+STATUS(gd_caffe_extract_at, gd_caffe_extract(missing, "fc", missing))
+STATUS(gd_caffe_upgrade_at, gd_caffe_upgrade(missing, missing))
 STATUS(gd_caffe_save_at, gd_caffe_save(missing, make_net()))
 OBJECT(gd_caffe_train_at, gd_caffe_train(missing))
 STATUS(gd_onnx_save_module_at, gd_onnx_save_module(missing, NULL, gd_list(make_tensor())))
@@ -432,6 +435,9 @@ static const row rows[] = {
     FAILS(gd_caffe_convert_mnist_at),
     FAILS(gd_caffe_convert_images_at),
     FAILS(gd_caffe_mean_at),
+    FAILS(gd_caffe_draw_net_at),
+    FAILS(gd_caffe_extract_at),
+    FAILS(gd_caffe_upgrade_at),
     FAILS(gd_onnx_save_module_at),
     FAILS(gd_onnx_module_at),
     FAILS(gd_onnx_metadata_at),
