@@ -70,16 +70,29 @@ static gd_status note_copy(loading *l, gd_tensor *from, gd_tensor *to) {
     return GD_OK;
 }
 
+/* A message about "a blob" names the layer and the number of the blob. */
+static gd_status name_blob(const gd_pb *layer, int number, const gd_pb *blob, gd_status status) {
+    static const char general[] = "a blob ";
+    char text[GD_MESSAGE_MAX];
+    const char *at = status == GD_E_FORMAT ? strstr(gd_latest_failure(), general) : NULL;
+    if (!at) return status;
+    snprintf(text, sizeof text, "%s", at + strlen(general));
+    return gd_pb_fail(blob, "layer '%s': its blob %d %s", gd_pb_string(layer, "name"), number,
+                      text);
+}
+
 static gd_status take_blob(loading *l, const gd_pb *layer, int number, const gd_pb *blob,
                            gd_tensor *to) {
     GD_SCOPE;
     gd_shape theirs;
     const gd_shape ours = gd_shape_of(to->rank, to->dims);
-    GD_TRY(gd_caffe_blob_shape(blob, &theirs));
+    gd_status status = gd_caffe_blob_shape(blob, &theirs);
+    if (status != GD_OK) return name_blob(layer, number, blob, status);
     if (!fits(&theirs, &ours, !gd_pb_has(blob, "shape")))
         return wrong_shape(layer, number, &theirs, &ours);
     gd_tensor *from;
-    GD_TRY(gd_caffe_blob_tensor(blob, &from));
+    status = gd_caffe_blob_tensor(blob, &from);
+    if (status != GD_OK) return name_blob(layer, number, blob, status);
     return note_copy(l, from, to);
 }
 
@@ -104,8 +117,8 @@ static gd_status take_layer(loading *l, const gd_pb *layer) {
     const int count = blobs_of(m, at);
     gd_status status = GD_OK;
     if (given != (size_t)count)
-        status = gd_pb_fail(layer, "layer '%s' has %zu blobs here, but %d in the net", e->name,
-                            given, count);
+        status = gd_pb_fail(layer, "layer '%s' has %zu blob%s here, but %d in the net", e->name,
+                            given, given == 1 ? "" : "s", count);
     for (int i = 0; i < count && status == GD_OK; i++)
         status = take_blob(l, layer, i, gd_pb_message_at(layer, "blobs", (size_t)i), at[i]);
     gd_free(at);

@@ -209,6 +209,15 @@ TEST(files_of_weights_that_give_nothing_are_noticed) {
     gd_clear_error();
     CHECK(gd_caffe_load(temp_path("fc.prototxt"), net) == GD_E_FORMAT);
     gd_clear_error();
+    weights = temp_write_text("lies.caffemodel",
+                              "layer { name: 'fc' blobs { data: 1 shape { dim: 2 dim: 3 } }\n"
+                              "  blobs { data: 1 data: 2 shape { dim: 2 } } }");
+    CHECK(gd_caffe_load(weights, net) == GD_E_FORMAT);
+    CHECK_SAYING(strstr(gd_latest_failure(),
+                        "lies.caffemodel:1:20: layer 'fc': its blob 0 of shape "
+                        "[2,3] has 4 bytes of f32"),
+                 "%s", gd_latest_failure());
+    gd_clear_error();
 }
 
 TEST_MAIN
