@@ -109,6 +109,10 @@ typedef struct gd_caffe_train_options {
     const char *checkpoints GD_DEFAULT_(nullptr);
     bool resume GD_DEFAULT_(false);
     int64_t iterations GD_DEFAULT_(0); /* at most so many in this call; 0: up to max_iter */
+    /* The level of the net to train, in place of that of train_state (0: that one), and further stages
+     * of it, with spaces between them */
+    int level GD_DEFAULT_(0);
+    const char *stages GD_DEFAULT_(nullptr);
     /* Random data in place of data layers: "data=3,227,227 label=1000" */
     const char *dummy GD_DEFAULT_(nullptr);
     const gd_caffe_arrays *arrays GD_DEFAULT_(nullptr); /* data of the program; NULL: none */
@@ -123,12 +127,13 @@ typedef struct gd_caffe_train_options {
     bool jit GD_DEFAULT_(true);       /* false: eagerly */
     gd_module **net GD_DEFAULT_(nullptr); /* receives the trained net, in the current scope */
 } GD_GIVEN_BY_NAME_ gd_caffe_train_options;
-#define GD_CAFFE_TRAIN_OPTIONS_(...)                                                            \
-    GD_OPTIONS_(gd_caffe_train_options,                                                         \
-                (.device = NULL, .weights = NULL, .snapshot = NULL, .checkpoints = NULL,        \
-                 .resume = false, .iterations = 0, .dummy = NULL, .arrays = NULL, .workers = 0, \
-                 .line = NULL, .line_user = NULL, .progress = GD_PROGRESS_NONE,                 \
-                 .progress_receiver = NULL, .interrupt = true, .jit = true, .net = NULL),       \
+#define GD_CAFFE_TRAIN_OPTIONS_(...)                                                          \
+    GD_OPTIONS_(gd_caffe_train_options,                                                       \
+                (.device = NULL, .weights = NULL, .snapshot = NULL, .checkpoints = NULL,      \
+                 .resume = false, .iterations = 0, .level = 0, .stages = NULL, .dummy = NULL, \
+                 .arrays = NULL, .workers = 0, .line = NULL, .line_user = NULL,               \
+                 .progress = GD_PROGRESS_NONE, .progress_receiver = NULL, .interrupt = true,  \
+                 .jit = true, .net = NULL),                                                   \
                 __VA_ARGS__)
 
 /* Trains as a solver.prototxt says, by gd_fit: its nets, data, tests, snapshots and log. Snapshots are those

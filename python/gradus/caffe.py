@@ -57,19 +57,20 @@ def outputs(net: Module) -> dict[str, tuple[int, ...]]:
 
 def train(solver: Path, device: str | None = None, weights: Path | Iterable[Path] | None = None,
           snapshot: Path | None = None, checkpoints: Path | None = None, resume: bool = False, iterations: int = 0,
-          dummy: str | None = None, workers: int = 0, log: Callable[[str], object] | None = None, jit: bool = True,
-          interrupt: bool = True) -> History:
+          level: int = 0, stages: str | Iterable[str] | None = None, dummy: str | None = None, workers: int = 0,
+          log: Callable[[str], object] | None = None, jit: bool = True, interrupt: bool = True) -> History:
     """Trains as a solver.prototxt says, and returns the history; its model is the trained net.
 
     weights: .caffemodel files to start from; snapshot: a .solverstate to continue from; checkpoints and resume: a folder
-    for the library's own checkpoints, from which a run continues with the same bits; iterations: at most so many; log:
-    gets the lines of Caffe's log, for example print. Without it they go to the logger "gradus"."""
+    for the library's own checkpoints, from which a run continues with the same bits; iterations: at most so many; level and
+    stages: of the net to train, besides those of the solver; log: gets the lines of Caffe's log, for example print. Without it
+    they go to the logger "gradus"."""
     import gradus._fit  # noqa: F401 (the class of histories)
     import gradus.nn  # noqa: F401 (the classes of modules)
 
     history, module = _core._caffe_train(
-        os.fspath(solver), device, _files(weights), _files(snapshot), _files(checkpoints), resume, iterations, dummy, workers,
-        log, jit, interrupt)
+        os.fspath(solver), device, _files(weights), _files(snapshot), _files(checkpoints), resume, iterations, level,
+        _names(stages), dummy, workers, log, jit, interrupt)
     history.model = module
     return history  # type: ignore[no-any-return]
 

@@ -66,8 +66,8 @@ static void pass_line(const char *line, void *function) {
     gdpy_leave(state);
 }
 
-/* _caffe_train(path, device, weights, snapshot, checkpoints, resume, iterations, dummy, workers, line, jit,
- * interrupt): (history, net). */
+/* _caffe_train(path, device, weights, snapshot, checkpoints, resume, iterations, level, stages, dummy, workers,
+ * line, jit, interrupt): (history, net). */
 static PyObject *core_train(PyObject *module, PyObject *args) {
     (void)module;
     const char *path;
@@ -76,9 +76,9 @@ static PyObject *core_train(PyObject *module, PyObject *args) {
     long long iterations;
     PyObject *line;
     gd_module *net = NULL;
-    if (!PyArg_ParseTuple(args, "szzzzpLziOpp", &path, &o.device, &o.weights, &o.snapshot,
-                          &o.checkpoints, &resume, &iterations, &o.dummy, &o.workers, &line, &jit,
-                          &interrupt))
+    if (!PyArg_ParseTuple(args, "szzzzpLizziOpp", &path, &o.device, &o.weights, &o.snapshot,
+                          &o.checkpoints, &resume, &iterations, &o.level, &o.stages, &o.dummy,
+                          &o.workers, &line, &jit, &interrupt))
         return NULL;
     o.resume = resume;
     o.iterations = iterations;

@@ -8,6 +8,7 @@
 
 #include "caffe/read.h"
 #include "caffe/solver_rule.h"
+#include "caffe/stages.h"
 #include "caffe/weights.h"
 #include "core/alloc.h"
 #include "core/device.h"
@@ -164,8 +165,22 @@ static void say_solver(const gd_caffe_solver *s) {
     gd_free(text);
 }
 
+/* The level and the stages of the options become those of train_state. */
+static gd_status add_state(const gd_caffe_solver *s, gd_pb *message) {
+    const char *stages[GD_CAFFE_MAX_STAGES];
+    int count;
+    GD_TRY(gd_caffe_read_stages(s->options->stages, stages, &count));
+    if (count == 0 && s->options->level == 0) return GD_OK;
+    const gd_pb_list *given = gd_pb_get(message, "train_state");
+    gd_pb *state = given ? given->messages[0] : gd_pb_put_message(message, "train_state");
+    if (s->options->level != 0) gd_pb_put_int(state, "level", s->options->level);
+    for (int i = 0; i < count; i++) gd_pb_put_string(state, "stage", stages[i]);
+    return gd_pb_check(message->doc);
+}
+
 static gd_status open_solver(gd_caffe_solver *s) {
     GD_TRY(gd_caffe_read_solver(&s->doc, s->path));
+    GD_TRY(add_state(s, gd_pb_root(s->doc)));
     s->message = gd_pb_root(s->doc);
     GD_TRY(read_fields(s));
     GD_TRY(gd_caffe_snapshot_check(s));

@@ -159,6 +159,19 @@ def test_a_run_of_some_iterations_is_continued_from_its_snapshot():
     assert "two beginnings" in log
 
 
+def test_stages_and_levels_choose_layers():
+    write("stages.prototxt", SOLVER % ("stages", 2, 0) + "train_state { stage: 'own' }")
+    layers = ''.join("layer { name: '%s' type: 'Dropout' bottom: 'ip2' top: 'ip2' include { phase: TRAIN %s } }\n" % layer for layer in (
+        ("one", "stage: 'own' stage: 'one'"), ("two", "stage: 'two'"), ("three", "min_level: 3"), ("none", "stage: 'none'")))
+    write("net.prototxt", NET + BODY + layers + LOSS)
+    for words, names in (([], []), (["-stage=one,two"], ["one", "two"]), (["-level", "3"], ["three"])):
+        run("train", "-solver=stages.prototxt", *words)
+        found = [name for name in ("one", "two", "three", "none") if b"\n" + bytes([len(name)]) + name.encode() + b"\x12"
+                 in read("stages_iter_2.caffemodel")]
+        assert found == names, (words, found)
+    write("net.prototxt", NET + BODY + LOSS)
+
+
 def test_options_that_do_not_fit_are_refused():
     for words, message in ((["--epochs", "3"], "--epochs: the file of --solver settles it"),
                            (["--lr", "3"], "--lr: the file of --solver settles it"),

@@ -142,9 +142,9 @@ gd_tensor *usual_input(const char *model, const model_info *a);
 /* --- Caffe (train_caffe.c) -------------------------------------------------------------------- */
 
 typedef struct caffe_train_options {
-    const char *solver, *weights, *snapshot, *checkpoints, *dummy;
+    const char *solver, *weights, *snapshot, *checkpoints, *dummy, *stage;
     const char *sigint_effect, *sighup_effect;
-    int64_t iterations, workers;
+    int64_t iterations, level, workers;
     bool resume, bar, eager;
 } caffe_train_options;
 /* Trains by a solver. */

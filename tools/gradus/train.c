@@ -14,8 +14,8 @@ static struct {
     const char *optimizer, *schedule, *loss, *metrics, *precision;
     const char *augment, *transform;
     const char *checkpoints, *log, *tensorboard, *curve;
-    const char *solver, *snapshot, *dummy, *sigint_effect, *sighup_effect;
-    int64_t iterations;
+    const char *solver, *snapshot, *dummy, *stage, *sigint_effect, *sighup_effect;
+    int64_t iterations, level;
     bool bar;
     int64_t epochs, steps, batch, workers, accumulate, patience, every;
     double lr, split, clip;
@@ -92,6 +92,8 @@ static const option options[] = {
      "trains as a solver.prototxt says, with Caffe's log; --weights takes a .caffemodel"},
     {"snapshot", TEXT, &o.snapshot, "FILE", "continues from a .solverstate, of Caffe or of gradus"},
     {"iterations", INTEGER, &o.iterations, "N", "in [1, inf): end after this many iterations"},
+    {"level", INTEGER, &o.level, "N", "level of the net (default: that of the solver)"},
+    {"stage", TEXT, &o.stage, "NAMES", "further stages of the net, with commas between them"},
     {"dummy", TEXT, &o.dummy, "SHAPES",
      "random data in place of data layers: \"data=3,227,227 label=1000\""},
     {"bar", FLAG, &o.bar, NULL, "show a bar in place of the log"},
@@ -287,7 +289,8 @@ static int check_outputs(void) {
 }
 
 static int check_options(void) {
-    static const char *const of_solvers[] = {"snapshot", "iterations", "dummy", "bar"};
+    static const char *const of_solvers[] = {"snapshot", "iterations", "level",
+                                             "stage",    "dummy",      "bar"};
     const command *c = &train_command;
     for (size_t i = 0; i < sizeof of_solvers / sizeof *of_solvers; i++)
         if (is_given(of_solvers[i]))
@@ -391,6 +394,8 @@ static int run_train(int count, const char **words) {
                                                   .snapshot = o.snapshot,
                                                   .checkpoints = o.checkpoints,
                                                   .dummy = o.dummy,
+                                                  .stage = o.stage,
+                                                  .level = o.level,
                                                   .sigint_effect = o.sigint_effect,
                                                   .sighup_effect = o.sighup_effect,
                                                   .iterations = o.iterations,

@@ -65,6 +65,7 @@ static void print_json(const char *name, const gd_history *h) {
 
 int train_caffe(const caffe_train_options *o) {
     bool stops = true, ignored;
+    char stages[400];
     const char *settled = settled_option();
     if (settled)
         return usage_error(&train_command, "--%s: the file of --solver settles it", settled);
@@ -78,8 +79,9 @@ int train_caffe(const caffe_train_options *o) {
     const bool lines = !o->bar && !common.quiet;
     gd_history *h = gd_caffe_train(
         o->solver, .weights = o->weights, .snapshot = o->snapshot, .checkpoints = o->checkpoints,
-        .resume = o->resume, .iterations = o->iterations, .dummy = o->dummy,
-        .workers = (int)o->workers, .device = common.device, .jit = !o->eager, .interrupt = stops,
+        .resume = o->resume, .iterations = o->iterations, .dummy = o->dummy, .level = (int)o->level,
+        .stages = stage_names(o->stage, stages, sizeof stages), .workers = (int)o->workers,
+        .device = common.device, .jit = !o->eager, .interrupt = stops,
         .line = lines ? print_line : ignore_line,
         .progress = o->bar && !common.quiet ? GD_PROGRESS_AUTO : GD_PROGRESS_NONE);
     if (!h) return failed();
