@@ -275,6 +275,8 @@ gd_status gd_batches_call_net(gd_batches *b, gd_tensors inputs, gd_tensors *outp
                            : gd_fail(GD_E_STATE, "%s: the net returned no outputs", b->what);
     status = gd_attempt_end(&attempt, status);
     if (status == GD_OK || inputs.count < 2) return status;
+    /* a loss function of the program may need no targets: the net has them */
+    if (others == 0 && b->training && b->training->loss_function) return status;
     if (others == 0)
         gd_error_prefix("%s: the net gets all %lld tensors of a batch, which has no targets: ",
                         b->what, (long long)inputs.count);

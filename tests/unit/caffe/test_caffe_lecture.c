@@ -221,6 +221,22 @@ CLEAN_TEST(a_last_layer_of_another_size_is_refused_with_advice) {
     gd_clear_error();
 }
 
+CLEAN_TEST(a_label_without_a_class_is_named_with_its_layer) {
+    GD_SCOPE;
+    char text[4000];
+    snprintf(text, sizeof text,
+             "net_param { %s } base_lr: 0.1 lr_policy: 'fixed' max_iter: 1 snapshot_prefix: '%s'",
+             text_of(BODY HEAD, "head"), temp_path("labels"));
+    char *label = strstr(text, "type: 'constant' } } }");
+    if (label) memcpy(label, "value: 7         } } }", 22);
+    CHECK(label && !gd_caffe_train(temp_write_text("labels.prototxt", text)));
+    CHECK_SAYING(strstr(gd_error_message(),
+                        "gd_caffe_train: gd_fit: loss (SoftmaxWithLoss): cross_entropy(") &&
+                     strstr(gd_error_message(), "target 0 is class 7, but classes are 0 to 2"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+}
+
 /* --- a siamese net ---------------------------------------------------------------------------- */
 
 #define BRANCH(name, bottom, top)                                                         \
