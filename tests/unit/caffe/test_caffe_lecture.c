@@ -223,7 +223,7 @@ CLEAN_TEST(a_last_layer_of_another_size_is_refused_with_advice) {
 
 CLEAN_TEST(a_label_without_a_class_is_named_with_its_layer) {
     GD_SCOPE;
-    char text[4000];
+    char text[5000];
     snprintf(text, sizeof text,
              "net_param { %s } base_lr: 0.1 lr_policy: 'fixed' max_iter: 1 snapshot_prefix: '%s'",
              text_of(BODY HEAD, "head"), temp_path("labels"));
