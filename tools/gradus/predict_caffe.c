@@ -63,7 +63,8 @@ static int read_mean(const char *path, const gd_shape *input, gd_tensor **mean) 
     if (!blob) return failed();
     const int rank = gd_tensor_rank(blob);
     if (rank < 3 || gd_tensor_dim(blob, rank - 3) != input->at[1])
-        return fail("--mean %s: it has not the %lld channels of the input", path,
+        return fail("--mean %s: it has %lld channels, and the input %lld", path,
+                    (long long)(rank < 3 ? 0 : gd_tensor_dim(blob, rank - 3)),
                     (long long)input->at[1]);
     gd_tensor *image = gd_reshape(
         blob, gd_dims(input->at[1], gd_tensor_dim(blob, rank - 2), gd_tensor_dim(blob, rank - 1)));
