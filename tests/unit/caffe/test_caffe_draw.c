@@ -4,6 +4,7 @@
 #include "caffe/read.h"
 #include "clean_test.h"
 #include "core/alloc.h"
+#include "fault_walk.h"
 #include "format/file.h"
 #include "gradus/caffe.h"
 #include "gradus/gradus.h"
@@ -220,6 +221,43 @@ TEST(an_upgrade_says_what_is_wrong) {
     check_message("none.prototxt");
     CHECK(gd_caffe_upgrade(NULL, temp_path("n.prototxt")) == GD_E_ARGUMENT);
     check_message("old file is NULL");
+}
+
+/* --- out of memory ---------------------------------------------------------------------------- */
+
+static gd_status draw_small(void) {
+    return gd_caffe_draw_net(temp_path("net.prototxt"), temp_path("fault.svg"), .dummy = dummy);
+}
+static gd_status extract_small(void) {
+    return gd_caffe_extract(temp_path("net.prototxt"), "fc loss", temp_path("fault.npz"),
+                            .dummy = dummy, .iterations = 2);
+}
+static gd_status upgrade_small(void) {
+    return gd_caffe_upgrade(temp_path("old.prototxt"), temp_path("fault.prototxt"));
+}
+
+TEST(a_failed_allocation_is_a_status) {
+    gd_status (*const works[])(void) = {draw_small, extract_small, upgrade_small};
+    static const char *const names[] = {"draw", "extract", "upgrade"};
+    write_file(temp_path("net.prototxt"), net_text);
+    write_file(temp_path("old.prototxt"), old_net);
+    for (int i = 0; i < 3; i++) {
+        fault_walk w = {.what = names[i]};
+        works[i](); /* fills what the library keeps */
+        gd_clear_error();
+        while (fault_next(&w)) {
+            GD_SCOPE;
+            fault_begin(&w);
+            const gd_status status = works[i]();
+            fault_end(&w);
+            CHECK_ROUND(&w, (status == GD_OK) == !gd_failed());
+            CHECK_ROUND(&w, w.fired || status == GD_OK);
+            CHECK_FAULT(&w, status);
+            gd_clear_error();
+        }
+        CHECK_SAYING(w.failures > 3, "%s: only %lld allocations failed", names[i],
+                     (long long)w.failures);
+    }
 }
 
 TEST_MAIN
