@@ -141,24 +141,29 @@ const char *gd_draw_colour(const char *family) {
 
 /* --- files ------------------------------------------------------------------------------------ */
 
+/* The sizes of boxes along their layers, and where lines of several outputs leave. */
+static void set_sizes(gd_layers *l, const gd_drawing *d, bool left_to_right) {
+    for (int i = 0; i < l->n_nodes; i++) {
+        const gd_drawn_box *b = l->nodes[i].box >= 0 ? &d->boxes[l->nodes[i].box] : NULL;
+        if (b) l->nodes[i].size = left_to_right ? b->height : b->width;
+    }
+    for (int i = 0; i < l->n_links; i++) {
+        gd_draw_link *link = &l->links[i];
+        if (link->fixed) link->out = d->boxes[l->nodes[link->from].box].outputs[(int)link->out].at;
+    }
+}
+
+static bool print_svg(gd_drawing *d, gd_layers *l, bool left_to_right, FILE *out) {
+    if (!gd_draw_rank(l, d) || d->failed) return false;
+    gd_draw_measure(d, left_to_right);
+    set_sizes(l, d, left_to_right);
+    return gd_draw_order(l) && gd_draw_place(l, GAP) && gd_draw_svg(d, l, left_to_right, out);
+}
+
 static gd_status print_picture(gd_drawing *d, bool dot, bool left_to_right, FILE *out) {
     gd_layers l = {.drawing = d};
-    bool good = true;
-    if (dot) good = gd_draw_dot(d, left_to_right, out);
-    else {
-        good = gd_draw_rank(&l, d);
-        gd_draw_measure(d, left_to_right);
-        for (int i = 0; good && i < l.n_nodes; i++)
-            if (l.nodes[i].box >= 0)
-                l.nodes[i].size = left_to_right ? d->boxes[l.nodes[i].box].height
-                                                : d->boxes[l.nodes[i].box].width;
-        for (int i = 0; good && i < l.n_links; i++)
-            if (l.links[i].fixed)
-                l.links[i].out =
-                    d->boxes[l.nodes[l.links[i].from].box].outputs[(int)l.links[i].out].at;
-        good = good && !d->failed && gd_draw_order(&l) && gd_draw_place(&l, GAP) &&
-               gd_draw_svg(d, &l, left_to_right, out);
-    }
+    const bool good =
+        dot ? gd_draw_dot(d, left_to_right, out) : print_svg(d, &l, left_to_right, out);
     gd_layers_free(&l);
     return good ? GD_OK : gd_no_memory(NULL, "for a picture");
 }

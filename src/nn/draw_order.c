@@ -158,8 +158,7 @@ static void exchange(gd_layers *l) {
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* The nodes by their layers. At first a node comes after those that are left of it above: readers
- * in the order of the text. */
+/* The nodes by their layers, at first in the order in which they were made. */
 static bool fill_layers(gd_layers *l) {
     l->first = gd_calloc((size_t)l->n_ranks + 3, sizeof *l->first);
     l->order = gd_malloc(((size_t)l->n_nodes + 1) * sizeof *l->order);

@@ -94,8 +94,8 @@ static void print_text(FILE *out, double x, double y, const char *text, int size
 
 /* --- measuring -------------------------------------------------------------------------------- */
 
-/* A part is its name, then its type and detail: on two lines, or on one if the box has it beside
- * others. */
+/* A part is its name and type on one line, and its details below. The first one of a box, and one with
+ * details, has more room above and below. */
 static bool is_wide(const gd_drawn_box *b, int part) { return part == 0 || *b->parts[part].detail; }
 
 enum { BETWEEN = 8 }; /* pixels between two texts on a line */
