@@ -164,7 +164,7 @@ static int run_mean(int count, const char **words) {
 const command compute_mean_command = {
     "compute-mean",
     "gradus compute-mean DATABASE [FILE] [options]",
-    "write the mean image of an LMDB, and print the mean of each channel",
+    "write the mean image of an LMDB, print that of each channel",
     "FILE is a mean_file for the transform_param of a net of Caffe.\n",
     "  gradus compute-mean train_lmdb mean.binaryproto\n",
     mean_options,

@@ -190,7 +190,7 @@ static int run_list(int count, const char **words) {
 const command list_command = {
     .name = "list",
     .usage = "gradus list [nets|datasets|transforms|layers|... [NAME]]",
-    .summary = "list nets, datasets, transforms, optimizers ... and their options",
+    .summary = "list nets, datasets, optimizers ... and their options",
     .examples = "  gradus list transforms\n  gradus list dataset csv\n",
     .run = run_list};
 

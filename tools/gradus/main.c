@@ -143,7 +143,7 @@ static void print_overview(FILE *out) {
         "gradus trains and runs neural networks.\n\nusage: gradus COMMAND [options]\n\ncommands:\n",
         out);
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-14s  %s\n", commands[i]->name, commands[i]->summary);
+        fprintf(out, "  %-16s  %s\n", commands[i]->name, commands[i]->summary);
     fputs("\nTo begin:\n"
           "  gradus demo                         train a net that reads digits; takes a minute\n"
           "  gradus train --help                 the same with your own data\n"
