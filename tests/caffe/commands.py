@@ -172,6 +172,17 @@ def test_stages_and_levels_choose_layers():
     write("net.prototxt", NET + BODY + LOSS)
 
 
+def test_a_summary_has_the_layers_and_the_count_of_parameters():
+    _, out = run("summary", "deploy.prototxt", "--json")
+    shown = json.loads(out)
+    assert shown["parameters"] == 4 * 25 + 4 + 4 * 36 * 32 + 32 + 32 * 10 + 10, out
+    assert "conv1" in shown["table"] and "[1,4,12,12]" in shown["table"], shown["table"]
+    _, out = run("summary", "net.prototxt", "--dummy", "data=1,28,28 label=10")
+    assert "accuracy" in out
+    log, _ = run("summary", "deploy.prototxt", "--input", "1,1,28,28", status=2)
+    assert "--input is for nets that are not of Caffe" in log
+
+
 def test_options_that_do_not_fit_are_refused():
     for words, message in ((["--epochs", "3"], "--epochs: the file of --solver settles it"),
                            (["--lr", "3"], "--lr: the file of --solver settles it"),

@@ -2,15 +2,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gradus/caffe.h"
 #include "tool.h"
 
 /* --- summary ---------------------------------------------------------------------------------- */
 
-static struct { const char *input; } s = {NULL};
+static struct { const char *input, *dummy; } s = {NULL, NULL};
 
 static const option summary_options[] = {
     {"input", TEXT, &s.input, "SIZES",
      "shape of an input with its batch axis: 1,3,224,224 (default: the usual input of the net)"},
+    {"dummy", TEXT, &s.dummy, "SHAPES",
+     "shapes of the data of a net of Caffe: \"data=3,227,227 label=1000\""},
     {0}};
 
 bool read_sizes(const char *text, gd_shape *dims) {
@@ -47,10 +50,40 @@ gd_tensor *usual_input(const char *model, const model_info *a) {
     return gd_zeros(gd_dims(1, model_option(model, "channels", 1), size, size));
 }
 
+static int print_summary(const char *model, gd_module *net, char *text) {
+    if (!text) return failed();
+    if (common.json) {
+        json_begin(NULL);
+        json_text("model", model);
+        json_integer("parameters", gd_module_parameter_count(net));
+        json_text("table", text);
+        json_end();
+        json_line();
+    } else fputs(text, stdout);
+    free(text);
+    return DONE;
+}
+
+/* A net of Caffe has the shapes of its inputs. */
+static int summarize_caffe(const char *path) {
+    enum { MOST = 64 };
+    gd_tensor *inputs[MOST];
+    gd_caffe_blob blob;
+    int count = 0;
+    if (s.input) return usage_error(&summary_command, "--input is for nets that are not of Caffe");
+    gd_module *net = gd_caffe_net(path, .dummy = s.dummy);
+    if (!net) return failed();
+    for (; count < MOST && gd_caffe_input(net, count, &blob); count++)
+        inputs[count] = gd_zeros(blob.shape);
+    return print_summary(path, net, gd_module_summary_at(NULL, net, (gd_tensors){inputs, count}));
+}
+
 static int run_summary(int count, const char **words) {
     model_info a;
     if (count != 1)
         return usage_error(&summary_command, "it needs one net; there are %d arguments", count);
+    if (ends_with(words[0], ".prototxt")) return summarize_caffe(words[0]);
+    if (s.dummy) return usage_error(&summary_command, "--dummy is for nets of Caffe");
     gd_module *net = make_model(words[0], NULL, &a);
     if (!net) return FAILED;
     gd_shape dims;
@@ -58,24 +91,14 @@ static int run_summary(int count, const char **words) {
         return usage_error(&summary_command, "--input needs sizes such as 1,3,224,224; it is '%s'",
                            s.input);
     gd_tensor *x = s.input ? gd_zeros(dims) : usual_input(words[0], &a);
-    char *text = gd_module_summary(net, x);
-    if (!text) return failed();
-    if (common.json) {
-        json_begin(NULL);
-        json_text("model", words[0]);
-        json_integer("parameters", gd_module_parameter_count(net));
-        json_text("table", text);
-        json_end();
-        json_line();
-    } else fputs(text, stdout);
-    free(text);
+    const int code = print_summary(words[0], net, gd_module_summary(net, x));
     free_model_info(&a);
-    return DONE;
+    return code;
 }
 
 const command summary_command = {
     .name = "summary",
-    .usage = "gradus summary NET|MODEL.onnx [--input SIZES]",
+    .usage = "gradus summary NET|MODEL.onnx|NET.prototxt [--input SIZES]",
     .summary = "show the layers of a net, with shapes and parameters",
     .examples =
         "  gradus summary lenet\n  gradus summary \"resnet18 classes=10\" --input 1,3,64,64\n",
@@ -187,12 +210,11 @@ static int run_list(int count, const char **words) {
     return DONE;
 }
 
-const command list_command = {
-    .name = "list",
-    .usage = "gradus list [nets|datasets|transforms|layers|... [NAME]]",
-    .summary = "list nets, datasets, optimizers ... and their options",
-    .examples = "  gradus list transforms\n  gradus list dataset csv\n",
-    .run = run_list};
+const command list_command = {.name = "list",
+                              .usage = "gradus list [nets|datasets|transforms|layers|... [NAME]]",
+                              .summary = "list nets, datasets, optimizers ... and their options",
+                              .examples = "  gradus list transforms\n  gradus list dataset csv\n",
+                              .run = run_list};
 
 /* --- ops -------------------------------------------------------------------------------------- */
 
