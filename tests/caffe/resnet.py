@@ -3,7 +3,7 @@
     resnet.py NET.prototxt [DEPTH [SIZE]]      152 layers, images of 224 pixels
     resnet.py check GRADUS [DEPTH SIZE]        also parses it, takes a step, measures and draws it
 
-The names are those of the published prototxts (res2a_branch2a, bn2a_branch2a, scale2a_branch2a).
+Without a depth it checks 50 layers, with GRADUS_TEST_FULL=1 152. The names are those of the published prototxts (res2a_branch2a, bn2a_branch2a, scale2a_branch2a).
 """
 import json
 import os
@@ -113,7 +113,8 @@ def check(gradus, folder, depth, size):
 if __name__ == "__main__":
     if len(sys.argv) > 2 and sys.argv[1] == "check":
         with tempfile.TemporaryDirectory() as temporary:
-            check(sys.argv[2], temporary, *[int(a) for a in sys.argv[3:]] or [152, 64])
+            check(sys.argv[2], temporary, *[int(a) for a in sys.argv[3:]] or
+                  [152 if os.environ.get("GRADUS_TEST_FULL") == "1" else 50, 64])
     elif len(sys.argv) > 1:
         with open(sys.argv[1], "w") as f:
             f.write(resnet(*[int(a) for a in sys.argv[2:]]))
