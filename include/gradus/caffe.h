@@ -81,6 +81,20 @@ GD_API gd_status gd_caffe_load_at(const char *site, const char *paths, gd_module
 #define gd_caffe_save(path, net) gd_caffe_save_at(GD_HERE, path, net)
 GD_API gd_status gd_caffe_save_at(const char *site, const char *path, gd_module *net);
 
+/* Writes a module as a prototxt that Caffe, OpenCV and gd_caffe_net read: a net of gd_caffe_net, also with
+ * replaced layers, or a module of the library's layers and ops that Caffe has; the examples give the shapes
+ * of its inputs. The net is that of eval mode. From then on gd_caffe_save writes the blobs of its layers:
+ *
+ *     gd_caffe_save_net("net.prototxt", net, gd_zeros(gd_dims(1, 3, 224, 224)));
+ *     gd_caffe_save("net.caffemodel", net);
+ *
+ * Without examples a net of gd_caffe_net has the shapes of its text. What Caffe has no layer for is
+ * GD_E_UNSUPPORTED, with a message that names it. */
+#define gd_caffe_save_net(path, net, ...) \
+    gd_caffe_save_net_at(GD_HERE, path, net, gd_list(__VA_ARGS__))
+GD_API gd_status gd_caffe_save_net_at(const char *site, const char *path, gd_module *net,
+                                      gd_tensors inputs);
+
 /* Arrays for a data layer that reads no files: samples and labels of a MemoryData layer, or a tensor for
  * each top of an Input layer. Each is (n, ...) with n a multiple of the batch of the text. They are held;
  * batches run on across their end. An option .arrays is a list of them that ends with a layer NULL:

@@ -243,6 +243,7 @@ static gd_status make_module(net_builder *b, net_layer *layer, gd_caffe_layer *l
     if (!layer->module) return GD_OK; /* a layer that computes nothing: Silence */
     layer->name = l->name;
     if (b->net->phase == GD_CAFFE_TEST) gd_module_eval(l->module);
+    GD_TRY(gd_caffe_keep_text(&b->texts, l->module, l->message));
     GD_TRY(gd_caffe_take_parameters(b, l));
     return take_tops(b, layer, l);
 }
@@ -400,6 +401,7 @@ static void free_builder(net_builder *b) {
     gd_name_map_free(&b->by_name);
     gd_name_map_free(&b->layer_names);
     gd_name_map_free(&b->owner_numbers);
+    gd_caffe_texts_release(b->texts);
 }
 
 gd_status gd_caffe_net_build(gd_caffe_text_net **out, const gd_pb *message, const char *file,

@@ -2,6 +2,7 @@
 #ifndef GRADUS_CAFFE_NET_BUILD_H
 #define GRADUS_CAFFE_NET_BUILD_H
 
+#include "caffe/layer_text.h"
 #include "caffe/net.h"
 #include "core/name_map.h"
 
@@ -42,6 +43,7 @@ typedef struct net_builder {
     gd_name_map owner_numbers; /* by the names of parameters */
     gd_name_map layer_names;   /* the last numbers that were appended to them */
     int n_blobs, n_layers, n_owners;
+    gd_caffe_texts *texts;
     int blobs_room, layers_room, owners_room, inputs_room, outputs_room, parameters_room;
 } net_builder;
 

@@ -11,6 +11,7 @@
 #include "caffe/blob.h"
 #include "caffe/hdf5_files.h"
 #include "caffe/read.h"
+#include "caffe/save/save.h"
 #include "core/alloc.h"
 #include "core/freed.h"
 #include "core/grow.h"
@@ -211,6 +212,9 @@ static gd_status put_layer(gd_pb *message, const gd_entry *e, const gd_module *m
 }
 
 gd_status gd_caffe_put_layers(gd_pb *message, gd_module *net) {
+    bool found;
+    GD_TRY(gd_caffe_put_saved_layers(message, net, &found));
+    if (found) return GD_OK;
     for (int i = 0; i < net->count; i++)
         if (net->entries[i].kind == GD_A_CHILD && net->entries[i].object)
             GD_TRY(put_layer(message, &net->entries[i], (gd_module *)net->entries[i].object));

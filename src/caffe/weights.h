@@ -9,8 +9,8 @@
 gd_status gd_caffe_load_weights(const char *paths, gd_module *net);
 gd_status gd_caffe_save_weights(const char *path, gd_module *net);
 
-/* Adds the layers of a net, with their blobs, to a NetParameter: name, type, bottoms and tops. The message
- * must not outlive the net. */
+/* Adds the layers of a net, with their blobs, to a NetParameter: those of the file of gd_caffe_save_net, or
+ * else the children of the module. The message must not outlive the net and the current scope. */
 gd_status gd_caffe_put_layers(gd_pb *message, gd_module *net);
 
 #endif

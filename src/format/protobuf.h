@@ -198,6 +198,9 @@ void gd_pb_move(gd_pb *to, const char *to_field, gd_pb *from, const char *field)
 /* Makes it a message of another schema. Fields that it has with the same name and type keep their
  * values, all others are lost. */
 void gd_pb_convert(gd_pb *message, const gd_pb_schema *to);
+/* Adds the values of all fields of a message, of this or another document, to a message of the same schema:
+ * all are copied but the numbers of a GD_PB_VIEW and the bytes of a gd_pb_put_bytes. */
+void gd_pb_copy(gd_pb *to, const gd_pb *from);
 /* The first failure of a document. */
 gd_status gd_pb_check(const gd_pb_doc *doc);
 

@@ -60,6 +60,49 @@ void gd_pb_convert(gd_pb *m, const gd_pb_schema *to) {
     m->schema = to;
 }
 
+/* A copy of bytes, with a zero byte after them; NULL: no memory. */
+static const char *copy_bytes(gd_pb_doc *doc, gd_pb_bytes bytes) {
+    char *copy = gd_pb_alloc(doc, bytes.length + 1);
+    if (!copy) return NULL;
+    if (bytes.length > 0) memcpy(copy, bytes.data, bytes.length);
+    copy[bytes.length] = '\0';
+    return copy;
+}
+
+/* False: no memory. */
+static bool copy_list(gd_pb *to, const gd_pb_list *from) {
+    const gd_pb_field *field = from->field;
+    gd_pb_list *list = from->count > 0 ? gd_pb_list_for(to, field) : NULL;
+    if (!list) return from->count == 0;
+    if (field->type == GD_PB_MESSAGE) {
+        for (size_t i = 0; i < from->count; i++) {
+            list = gd_pb_list_for(to, field); /* copying may have moved it */
+            gd_pb *child = list ? gd_pb_child(to, list) : NULL;
+            if (!child) return false;
+            gd_pb_copy(child, from->messages[i]);
+        }
+        return true;
+    }
+    if ((field->flags & GD_PB_VIEW) == GD_PB_VIEW) {
+        *list = *from;
+        list->capacity = 0;
+        return true;
+    }
+    void *room = gd_pb_room(to->doc, list, from->count);
+    if (!room) return false;
+    memcpy(room, from->items, from->count * gd_pb_item_size(field->type));
+    gd_pb_bytes *bytes = room;
+    for (size_t i = 0; field->type == GD_PB_STRING && i < from->count; i++)
+        if (!(bytes[i].data = copy_bytes(to->doc, bytes[i]))) return false;
+    return true;
+}
+
+void gd_pb_copy(gd_pb *to, const gd_pb *from) {
+    for (int i = 0; i < from->count && to->doc->status == GD_OK; i++)
+        if (!copy_list(to, &from->lists[i]))
+            gd_pb_fail_document(to->doc, GD_E_MEMORY, "no memory for a %s", to->schema->name);
+}
+
 gd_status gd_pb_check(const gd_pb_doc *doc) {
     return doc->status == GD_OK ? GD_OK : gd_fail(doc->status, "%s", doc->failure);
 }

@@ -30,6 +30,7 @@ static void destroy_module(gd_object *object) {
     gd_free(m->options);
     gd_free(m->op_options);
     gd_object_release(m->source);
+    gd_object_release(m->saved_shapes);
     gd_free(m->self);
     gd_object_free(object);
     gd_object_count(-1);

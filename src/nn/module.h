@@ -59,6 +59,9 @@ struct gd_module {
     gd_tensors (*contained)(gd_module *module, gd_tensors in);
     gd_net_rows *net;  /* of a gd_nn_net */
     gd_object *source; /* immutable data that clones share: a graph; retained */
+    gd_object
+        *saved_shapes; /* of the inputs with which its layers were written (caffe/save/save.h);
+                              * retained; a clone has none */
 
     gd_entry *entries; /* in the order in which they were added */
     int count, room, n_children;

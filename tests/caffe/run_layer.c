@@ -3,7 +3,7 @@
  *     run_layer MODE... < list
  *
  * Each line of standard input names a folder with net.prototxt (of phase TRAIN if there is a file
- * `train`) and given.npz. For each mode (eager, jit, test, onnx) the program writes MODE.npz there, with the
+ * `train`) and given.npz. For each mode (eager, jit, test, saved, onnx) the program writes MODE.npz there, with the
  * names of caffe_run.h, or MODE.txt with a message. It answers each line with "done".
  */
 #include <stdio.h>

@@ -201,6 +201,21 @@ static gd_status run_net(gd_caffe_text_net *net, bool train, const char *mode,
     return gd_error_status();
 }
 
+/* Saves the net, with the given blobs, and reads it back. */
+static gd_status save_and_read(gd_caffe_text_net **net, const gd_caffe_net_settings *settings,
+                               const named_tensors *given) {
+    static net_step step;
+    const char *text = temp_path("saved.prototxt"), *weights = temp_path("saved.caffemodel");
+    blob_walk walk = {given, NULL, &step, NULL, NULL};
+    GD_TRY(each_blob(&walk, (*net)->module, load_blob));
+    GD_TRY(gd_caffe_save_net(text, (*net)->module));
+    GD_TRY(gd_caffe_save(weights, (*net)->module));
+    gd_caffe_net_free(*net);
+    *net = NULL;
+    GD_TRY(gd_caffe_net_read(net, text, settings));
+    return gd_caffe_load(weights, (*net)->module);
+}
+
 gd_status caffe_run(const char *path, bool train, const char *mode, const named_tensors *given,
                     named_tensors *results) {
     gd_caffe_text_net *net = NULL;
@@ -210,6 +225,10 @@ gd_status caffe_run(const char *path, bool train, const char *mode, const named_
     gd_clear_error();
     gd_seed(7);
     gd_status status = gd_caffe_net_read(&net, path, &settings);
+    if (status == GD_OK && strcmp(mode, "saved") == 0) {
+        status = save_and_read(&net, &settings, given);
+        mode = "eager";
+    }
     if (status == GD_OK) {
         if (strcmp(mode, "test") == 0) gd_set_default_device(gd_test_device());
         status = run_net(net, train, mode, given, results);

@@ -35,7 +35,8 @@ void named_add(named_tensors *to, gd_tensor *tensor, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Runs the net of a file in a mode: "eager", "jit" (with
- * its gradients), "test" (the test device), "f64", or "onnx" (saved as ONNX and loaded; outputs only). The results belong to the
+ * its gradients), "test" (the test device), "f64", "saved" (saved as a prototxt with its weights, and read
+ * back), or "onnx" (saved as ONNX and loaded; outputs only). The results belong to the
  * scope and are on the CPU. */
 gd_status caffe_run(const char *path, bool train, const char *mode, const named_tensors *given,
                     named_tensors *results);

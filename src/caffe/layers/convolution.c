@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "caffe/layers/windows.h"
+#include "caffe/save/save.h"
 #include "core/tensor_list.h"
 
 typedef struct convolution_module {
@@ -100,3 +101,62 @@ static gd_status make(gd_caffe_layer *l, bool transposed) {
 
 gd_status gd_caffe_make_Convolution(gd_caffe_layer *l) { return make(l, false); }
 gd_status gd_caffe_make_Deconvolution(gd_caffe_layer *l) { return make(l, true); }
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+/* The zeros on each side of an op's input; -1: there are more at the end than at the beginning. */
+static int64_t pad_of(const gd_caffe_call *c, int i, const int64_t *padding, int64_t window) {
+    const int64_t mode = (int64_t)gd_caffe_option(c, "pad_mode");
+    if (mode == GD_SAME) return window % 2 ? window / 2 : -1;
+    return mode == GD_VALID ? 0 : padding[i];
+}
+
+static gd_status save_windows(gd_caffe_call *c, int axes) {
+    int64_t stride[3], padding[3], dilation[3], kernel[3];
+    gd_caffe_option_list(c, "stride", stride);
+    gd_caffe_option_list(c, "padding", padding);
+    gd_caffe_option_list(c, "dilation", dilation);
+    for (int i = 0; i < axes; i++) {
+        kernel[i] = c->in[1].dims[2 + i];
+        padding[i] = pad_of(c, i, padding, dilation[i] * (kernel[i] - 1) + 1);
+        if (padding[i] < 0)
+            return gd_caffe_cannot(c, "its padding has one more element at the end, and Caffe pads "
+                                      "both sides alike");
+    }
+    gd_caffe_put_sizes(c, "kernel_size", axes, kernel, 0);
+    gd_caffe_put_sizes(c, "stride", axes, stride, 1);
+    gd_caffe_put_sizes(c, "pad", axes, padding, 0);
+    gd_caffe_put_sizes(c, "dilation", axes, dilation, 1);
+    return GD_OK;
+}
+
+static gd_status save(gd_caffe_call *c, bool transposed) {
+    const gd_slot *w = &c->in[1];
+    const int axes = w->rank - 2;
+    const int64_t groups = (int64_t)gd_caffe_option(c, "groups");
+    const bool has_bias = c->n_in > 2 && c->in[2].present;
+    if (c->in[0].rank != axes + 2)
+        return gd_caffe_cannot(c, "its input has %d axes; Caffe's has a batch, %d", c->in[0].rank,
+                               axes + 2);
+    gd_caffe_out(c, transposed ? "Deconvolution" : "Convolution", gd_caffe_bottom(c, 0),
+                 gd_caffe_top(c, 0));
+    c->options = gd_caffe_message_of("Convolution");
+    gd_caffe_put_int(c, "num_output", transposed ? w->dims[1] * groups : w->dims[0]);
+    gd_caffe_put_int(c, "bias_term", has_bias);
+    gd_caffe_put_int(c, "group", groups);
+    GD_TRY(save_windows(c, axes));
+    GD_TRY(gd_caffe_put_weight(c, gd_caffe_constant(c, 1)));
+    return has_bias ? gd_caffe_put_weight(c, gd_caffe_constant(c, 2)) : GD_OK;
+}
+
+gd_status gd_caffe_save_convolution(gd_caffe_call *c) { return save(c, false); }
+
+gd_status gd_caffe_save_deconvolution(gd_caffe_call *c) {
+    int64_t more[3];
+    const int count = gd_caffe_option_list(c, "output_padding", more);
+    for (int i = 0; i < count; i++)
+        if (more[i] != 0)
+            return gd_caffe_cannot(c, "its output_padding is %lld, and Caffe has none",
+                                   (long long)more[i]);
+    return save(c, true);
+}

@@ -2,8 +2,10 @@
  * Eltwise for several bottoms.
  */
 #include <math.h>
+#include <string.h>
 
 #include "caffe/layers/bottoms.h"
+#include "caffe/save/save.h"
 
 /* --- one bottom ------------------------------------------------------------------------------- */
 
@@ -144,4 +146,130 @@ gd_status gd_caffe_make_Eltwise(gd_caffe_layer *l) {
     m->n_coeff = operation == SUM ? count : 0; /* MAX ignores them */
     for (int i = 0; i < m->n_coeff; i++) m->coeff[i] = coeff->floats[i];
     return GD_OK;
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+void gd_caffe_put_power(gd_caffe_call *c, int from, double power, double scale, double shift,
+                        int to) {
+    gd_caffe_out(c, "Power", from, to);
+    gd_caffe_put_float(c, "power", power);
+    gd_caffe_put_float(c, "scale", scale);
+    gd_caffe_put_float(c, "shift", shift);
+}
+
+static bool is_op(const gd_caffe_call *c, const char *name) {
+    return strcmp(c->op->name, name) == 0;
+}
+
+/* The number of a constant input; NAN: it is none, or a tensor. */
+static double number_of(gd_caffe_call *c, int i) {
+    GD_EAGER;
+    gd_tensor *t = gd_caffe_constant(c, i);
+    return t && gd_tensor_numel(t) == 1 ? gd_item(t) : NAN;
+}
+
+gd_status gd_caffe_save_power(gd_caffe_call *c) {
+    const double power = is_op(c, "square")       ? 2
+                         : is_op(c, "sqrt")       ? 0.5
+                         : is_op(c, "rsqrt")      ? -0.5
+                         : is_op(c, "reciprocal") ? -1
+                         : is_op(c, "pow")        ? number_of(c, 1)
+                                                  : 1;
+    const bool affine = is_op(c, "affine");
+    if (isnan(power))
+        return gd_caffe_cannot(c, "its exponent is no number, and Caffe's Power has one");
+    gd_caffe_put_power(c, gd_caffe_bottom(c, 0), power,
+                       affine            ? gd_caffe_option(c, "by")
+                       : is_op(c, "neg") ? -1
+                                         : 1,
+                       affine ? gd_caffe_option(c, "plus") : 0, gd_caffe_top(c, 0));
+    return c->saver->status;
+}
+
+static gd_status save_alone(gd_caffe_call *c, const char *type) {
+    gd_caffe_out(c, type, gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
+    return c->saver->status;
+}
+
+gd_status gd_caffe_save_exp(gd_caffe_call *c) { return save_alone(c, "Exp"); }
+gd_status gd_caffe_save_log(gd_caffe_call *c) { return save_alone(c, "Log"); }
+gd_status gd_caffe_save_silu(gd_caffe_call *c) { return save_alone(c, "Swish"); }
+
+/* x with a number: (scale x + shift)^power. */
+static gd_status save_with_number(gd_caffe_call *c, int x, double n, bool first) {
+    const int top = gd_caffe_top(c, 0);
+    if (is_op(c, "add")) gd_caffe_put_power(c, x, 1, 1, n, top);
+    else if (is_op(c, "mul")) gd_caffe_put_power(c, x, 1, n, 0, top);
+    else if (is_op(c, "sub")) gd_caffe_put_power(c, x, 1, first ? -1 : 1, first ? n : -n, top);
+    else if (is_op(c, "div")) gd_caffe_put_power(c, x, first ? -1 : 1, 1 / n, 0, top);
+    else if (n == 0) gd_caffe_out(c, "ReLU", x, top);
+    else return gd_caffe_cannot(c, "Caffe has no layer for the maximum of x and %g", n);
+    return c->saver->status;
+}
+
+/* x with a constant tensor t: a - t is a + (-t), a / t is a times its inverse, and the other way round
+ * first the bottom changes. */
+static gd_status save_with_tensor(gd_caffe_call *c, int x, gd_tensor *t, bool first) {
+    const bool minus = is_op(c, "sub"), over = is_op(c, "div"), times = over || is_op(c, "mul");
+    const int top = gd_caffe_top(c, 0);
+    if (is_op(c, "maximum"))
+        return gd_caffe_cannot(c, "Caffe has no layer for the maximum with a constant");
+    if ((minus || over) && first) {
+        const int turned = gd_caffe_between(c, gd_caffe_slot_shape(&c->in[1]));
+        gd_caffe_put_power(c, x, over ? -1 : 1, minus ? -1 : 1, 0, turned);
+        x = turned;
+    } else if (minus || over) {
+        GD_EAGER;
+        t = minus ? gd_neg(t) : gd_reciprocal(t);
+    }
+    return gd_caffe_save_with_constant(c, x, t, times, top);
+}
+
+static bool same_shape(const gd_slot *a, const gd_slot *b) {
+    bool same = a->rank == b->rank;
+    for (int i = 0; i < a->rank && same; i++) same = a->dims[i] == b->dims[i];
+    return same;
+}
+
+/* Of two bottoms with one shape. */
+static gd_status save_eltwise(gd_caffe_call *c) {
+    int a = gd_caffe_bottom(c, 0), b = gd_caffe_bottom(c, 1);
+    if (is_op(c, "div")) {
+        const int inverse = gd_caffe_between(c, gd_caffe_slot_shape(&c->in[1]));
+        gd_caffe_put_power(c, b, -1, 1, 0, inverse);
+        b = inverse;
+    }
+    gd_caffe_out(c, "Eltwise", a, gd_caffe_top(c, 0));
+    gd_caffe_put_bottom(c->saver, b);
+    gd_caffe_put_int(c, "operation",
+                     is_op(c, "add") || is_op(c, "sub") ? SUM
+                     : is_op(c, "maximum")              ? MAX
+                                                        : PROD);
+    if (is_op(c, "sub")) {
+        gd_caffe_put_float(c, "coeff", 1);
+        gd_caffe_put_float(c, "coeff", -1);
+    }
+    return c->saver->status;
+}
+
+gd_status gd_caffe_save_arithmetic(gd_caffe_call *c) {
+    gd_tensor *const constants[] = {gd_caffe_constant(c, 0), gd_caffe_constant(c, 1)};
+    for (int i = 0; i < 2; i++) {
+        if (!constants[i]) continue;
+        if (!same_shape(&c->in[1 - i], &c->out[0]))
+            return gd_caffe_cannot(
+                c, "a constant makes its input larger, and Caffe has no layer for that");
+        const double n = number_of(c, i);
+        const int x = gd_caffe_bottom(c, 1 - i);
+        return isnan(n) ? save_with_tensor(c, x, constants[i], i == 0)
+                        : save_with_number(c, x, n, i == 0);
+    }
+    if (same_shape(&c->in[0], &c->in[1])) return save_eltwise(c);
+    const int larger = same_shape(&c->in[0], &c->out[0]) ? 0 : 1;
+    if (!same_shape(&c->in[larger], &c->out[0]) || !(is_op(c, "add") || is_op(c, "mul")))
+        return gd_caffe_cannot(
+            c, "its inputs have different shapes; Caffe has layers for that only if "
+               "one is added to or multiplies the other");
+    return gd_caffe_save_broadcast(c, larger, 1 - larger, is_op(c, "mul"));
 }

@@ -1,5 +1,6 @@
 /* inner_product.c - InnerProduct, and Embed, which is an InnerProduct of one-hot vectors. */
 #include "caffe/layer.h"
+#include "caffe/save/save.h"
 
 typedef struct inner_product_module {
     gd_tensor *weight, *bias; /* (outputs, inputs), or transposed (inputs, outputs); (outputs) */
@@ -67,4 +68,25 @@ gd_status gd_caffe_make_Embed(gd_caffe_layer *l) {
                              "embed_param.weight_filler"));
     if (!gd_pb_int_of(l->message, "embed_param.bias_term")) return GD_OK;
     return gd_caffe_add_blob(l, &m->bias, "bias", gd_dims(outputs), "embed_param.bias_filler");
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+/* The weight of gd_linear is that of the layer, which keeps the axes before the last one. */
+gd_status gd_caffe_save_linear(gd_caffe_call *c) {
+    const bool has_bias = c->n_in > 2 && c->in[2].present;
+    gd_caffe_out(c, "InnerProduct", gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
+    gd_caffe_put_int(c, "num_output", c->in[1].dims[0]);
+    gd_caffe_put_int(c, "bias_term", has_bias);
+    gd_caffe_put_int(c, "axis", c->in[0].rank - 1);
+    GD_TRY(gd_caffe_put_weight(c, gd_caffe_constant(c, 1)));
+    return has_bias ? gd_caffe_put_weight(c, gd_caffe_constant(c, 2)) : GD_OK;
+}
+
+gd_status gd_caffe_save_embedding(gd_caffe_call *c) {
+    gd_caffe_out(c, "Embed", gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
+    gd_caffe_put_int(c, "input_dim", c->in[1].dims[0]);
+    gd_caffe_put_int(c, "num_output", c->in[1].dims[1]);
+    gd_caffe_put_int(c, "bias_term", false);
+    return gd_caffe_put_weight(c, gd_caffe_constant(c, 1));
 }

@@ -1,5 +1,8 @@
 /* normalization.c - LRN, and BatchNorm with Caffe's statistics: sums, and the sum of their weights. */
+#include <string.h>
+
 #include "caffe/layer.h"
+#include "caffe/save/save.h"
 #include "gradus/autograd.h"
 #include "gradus/module.h"
 #include "graph/build/graph.h"
@@ -147,4 +150,68 @@ gd_status gd_caffe_make_BatchNorm(gd_caffe_layer *l) {
     GD_TRY(gd_caffe_add_buffer(l, &m->mean, "mean", channels, 0));
     GD_TRY(gd_caffe_add_buffer(l, &m->variance, "variance", channels, 0));
     return gd_caffe_add_buffer(l, &m->weight, "weight", gd_dims(1), 0);
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+/* The op has become x / (k + scale sum)^beta with sum = window_sum(square(x)): over channels, or over the two
+ * spatial axes one after the other. False: the sum is another one. */
+static bool read_sum(const gd_caffe_call *c, int64_t *size, bool *within) {
+    const gd_slot *sum = &c->in[1];
+    int64_t axis[2];
+    int n = 0;
+    for (; sum->symbol && sum->node->op && strcmp(sum->node->op->name, "window_sum") == 0; n++) {
+        gd_caffe_call window = {.op = sum->node->op, .attrs = sum->node->attrs};
+        const int64_t own = (int64_t)gd_caffe_option(&window, "size");
+        if (n == 2 || (n > 0 && own != *size)) return false;
+        axis[n] = (int64_t)gd_caffe_option(&window, "axis");
+        *size = own;
+        sum = &sum->node->slots[0];
+    }
+    *within = n == 2;
+    const bool axes = *within ? axis[0] == 3 && axis[1] == 2 : n == 1 && axis[0] == 1;
+    const gd_node *square = sum->symbol ? sum->node : NULL;
+    return axes && square && square->op && strcmp(square->op->name, "square") == 0 &&
+           square->slots[0].node == c->in[0].node && square->slots[0].index == c->in[0].index;
+}
+
+gd_status gd_caffe_save_lrn(gd_caffe_call *c) {
+    const double k = gd_caffe_option(c, "k");
+    int64_t size = 0;
+    bool within;
+    if (c->in[0].rank != 4 || !read_sum(c, &size, &within) || size % 2 == 0 || (within && k != 1))
+        return gd_caffe_cannot(c,
+                               "Caffe's LRN takes (N, C, H, W), has an odd size, and within "
+                               "channels k = 1; this one has %d axes, size %lld and k = %g",
+                               c->in[0].rank, (long long)size, k);
+    const double count = (double)(within ? size * size : size);
+    gd_caffe_out(c, "LRN", gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
+    gd_caffe_put_int(c, "local_size", size);
+    gd_caffe_put_float(c, "alpha", gd_caffe_option(c, "scale") * count);
+    gd_caffe_put_float(c, "beta", gd_caffe_option(c, "beta"));
+    gd_caffe_put_float(c, "k", k);
+    gd_caffe_put_int(c, "norm_region", within);
+    return c->saver->status;
+}
+
+/* BatchNorm normalizes, Scale has the weight and the bias. */
+gd_status gd_caffe_save_batch_norm(gd_caffe_call *c) {
+    const bool scales = c->in[1].present, adds = c->in[2].present;
+    const bool by_batch = gd_caffe_option(c, "training") != 0;
+    const gd_shape channels = gd_dims(c->in[0].rank > 1 ? c->in[0].dims[1] : 1);
+    const int top = gd_caffe_top(c, 0);
+    const int middle = scales || adds ? gd_caffe_between(c, gd_caffe_slot_shape(c->in)) : top;
+    gd_caffe_out(c, "BatchNorm", gd_caffe_bottom(c, 0), middle);
+    gd_caffe_put_float(c, "eps", gd_caffe_option(c, "eps"));
+    gd_caffe_put_float(c, "moving_average_fraction", 1 - gd_caffe_option(c, "momentum"));
+    if (by_batch) gd_caffe_put_always(c, "use_global_stats", false);
+    for (int i = 3; i < 5; i++)
+        GD_TRY(gd_caffe_put_weight(c, by_batch ? gd_caffe_full(channels, i == 4)
+                                               : gd_caffe_constant(c, i)));
+    GD_TRY(gd_caffe_put_weight(c, gd_caffe_full(gd_dims(1), 1)));
+    if (!scales && !adds) return c->saver->status;
+    gd_caffe_out(c, "Scale", middle, top);
+    gd_caffe_put_int(c, "bias_term", adds);
+    GD_TRY(gd_caffe_put_weight(c, scales ? gd_caffe_constant(c, 1) : gd_caffe_full(channels, 1)));
+    return adds ? gd_caffe_put_weight(c, gd_caffe_constant(c, 2)) : GD_OK;
 }

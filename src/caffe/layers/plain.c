@@ -1,5 +1,6 @@
 /* plain.c - layers that are there without inputs or without gradients: Parameter, Dropout, Python. */
 #include "caffe/layer.h"
+#include "caffe/save/save.h"
 
 /* --- Parameter -------------------------------------------------------------------------------- */
 
@@ -64,4 +65,21 @@ gd_status gd_caffe_make_Python(gd_caffe_layer *l) {
         "the op's name as the type of the layer",
         gd_pb_string_of(l->message, "python_param.layer"),
         gd_pb_string_of(l->message, "python_param.module"));
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+/* Blobs of Caffe are floats. */
+gd_status gd_caffe_save_cast(gd_caffe_call *c) {
+    if (gd_dtype_is_float((gd_dtype)c->in[0].dtype) &&
+        !gd_dtype_is_float((gd_dtype)c->out[0].dtype))
+        return gd_caffe_cannot(c, "it rounds numbers to integers, and Caffe has no layer for that");
+    return gd_caffe_save_same(c);
+}
+
+gd_status gd_caffe_save_dropout(gd_caffe_call *c) {
+    if (gd_caffe_option(c, "training") == 0) return gd_caffe_save_same(c);
+    gd_caffe_out(c, "Dropout", gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
+    gd_caffe_put_float(c, "dropout_ratio", gd_caffe_option(c, "p"));
+    return c->saver->status;
 }

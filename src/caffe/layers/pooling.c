@@ -5,9 +5,11 @@
  * out, and pad at most half a window. What goes beyond that runs on a plane that is padded first.
  */
 #include "caffe/layers/pooling.h"
+#include "caffe/save/save.h"
 
 #include <float.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "gradus/autograd.h"
 #include "nn/layer.h"
@@ -233,4 +235,144 @@ gd_status gd_caffe_make_Pooling(gd_caffe_layer *l) {
     if (!m) return gd_failure();
     *m = of;
     return GD_OK;
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+/* The windows of a call of an op, or the plane for each channel. */
+typedef struct saved_windows {
+    int64_t kernel[2], stride[2], padding[2];
+    bool global;
+} saved_windows;
+
+/* The number of windows that Caffe has along an axis. */
+static int64_t windows_in_caffe(const gd_caffe_call *c, const saved_windows *w, int i) {
+    const int64_t size = c->in[0].dims[2 + i], step = w->stride[i];
+    int64_t count = (size + 2 * w->padding[i] - w->kernel[i] + step - 1) / step + 1;
+    if ((w->padding[0] > 0 || w->padding[1] > 0) && (count - 1) * step >= size + w->padding[i])
+        count--;
+    return w->global ? 1 : count;
+}
+
+static void put_pair(gd_caffe_call *c, const char *both, const char *high, const char *wide,
+                     const int64_t *sizes, int64_t by_default) {
+    if (sizes[0] == sizes[1]) gd_caffe_put_sizes(c, both, 2, sizes, by_default);
+    else {
+        gd_caffe_put_always(c, high, sizes[0]);
+        gd_caffe_put_always(c, wide, sizes[1]);
+    }
+}
+
+/* Caffe rounds the number of windows up: what is more than that of the op is cut off. */
+static gd_status save_pool(gd_caffe_call *c, gd_caffe_pool_kind kind, const saved_windows *w) {
+    const int top = gd_caffe_top(c, 0);
+    gd_shape shape = gd_caffe_slot_shape(c->out);
+    bool more[2];
+    for (int i = 0; i < 2; i++) {
+        const int64_t count = windows_in_caffe(c, w, i);
+        if (count < shape.at[2 + i])
+            return gd_caffe_cannot(c, "axis %d has %lld windows, and Caffe's Pooling %lld", 2 + i,
+                                   (long long)shape.at[2 + i], (long long)count);
+        more[i] = count > shape.at[2 + i];
+        shape.at[2 + i] = count;
+    }
+    int to = more[0] || more[1] ? gd_caffe_between(c, shape) : top;
+    gd_caffe_out(c, "Pooling", gd_caffe_bottom(c, 0), to);
+    gd_caffe_put_always(c, "pool", kind); /* OpenCV needs it beside global_pooling */
+    gd_caffe_put_int(c, "global_pooling", w->global);
+    if (!w->global) {
+        put_pair(c, "kernel_size", "kernel_h", "kernel_w", w->kernel, 0);
+        put_pair(c, "stride", "stride_h", "stride_w", w->stride, 1);
+        put_pair(c, "pad", "pad_h", "pad_w", w->padding, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!more[i]) continue;
+        const int64_t size = c->out[0].dims[2 + i];
+        shape.at[2 + i] = size;
+        const int cut = i == 1 || !more[1] ? top : gd_caffe_between(c, shape);
+        gd_caffe_cut(c, to, 2 + i, 0, size, cut);
+        to = cut;
+    }
+    return c->saver->status;
+}
+
+static gd_status need_plane(const gd_caffe_call *c) {
+    if (c->in[0].rank == 4) return GD_OK;
+    return gd_caffe_cannot(c, "its input has %d axes, and Caffe's Pooling takes (N, C, H, W)",
+                           c->in[0].rank);
+}
+
+static gd_status read_saved(const gd_caffe_call *c, saved_windows *w) {
+    *w = (saved_windows){.global = false};
+    GD_TRY(need_plane(c));
+    gd_caffe_option_list(c, "kernel", w->kernel);
+    if (gd_caffe_option_list(c, "stride", w->stride) < 0)
+        memcpy(w->stride, w->kernel, sizeof w->stride);
+    gd_caffe_option_list(c, "padding", w->padding);
+    return GD_OK;
+}
+
+gd_status gd_caffe_save_max_pool(gd_caffe_call *c) {
+    saved_windows w;
+    int64_t dilation[2];
+    GD_TRY(read_saved(c, &w));
+    gd_caffe_option_list(c, "dilation", dilation);
+    if (dilation[0] != 1 || dilation[1] != 1)
+        return gd_caffe_cannot(c, "its windows have a dilation, and Caffe's Pooling has none");
+    return save_pool(c, GD_CAFFE_POOL_MAX, &w);
+}
+
+gd_status gd_caffe_save_avg_pool(gd_caffe_call *c) {
+    saved_windows w;
+    int64_t divisor;
+    GD_TRY(read_saved(c, &w));
+    const bool pads = w.padding[0] > 0 || w.padding[1] > 0;
+    if (gd_caffe_option_list(c, "divisor_override", &divisor) > 0)
+        return gd_caffe_cannot(c,
+                               "it has divisor_override, and Caffe divides by the window's size");
+    if (pads && gd_caffe_option(c, "count_include_pad") == 0)
+        return gd_caffe_cannot(c,
+                               "it has count_include_pad = false, and Caffe's averages count the "
+                               "zeros of the padding");
+    return save_pool(c, GD_CAFFE_POOL_AVERAGE, &w);
+}
+
+/* Windows of equal size, or the plane. */
+static gd_status save_adaptive(gd_caffe_call *c, gd_caffe_pool_kind kind) {
+    saved_windows w = {.global = true};
+    bool same = true;
+    GD_TRY(need_plane(c));
+    for (int i = 0; i < 2; i++) {
+        const int64_t from = c->in[0].dims[2 + i], to = c->out[0].dims[2 + i];
+        if (to < 1 || from % to != 0)
+            return gd_caffe_cannot(c,
+                                   "it makes %lld windows of %lld elements, and Caffe's windows "
+                                   "have one size: that of the input must be a multiple",
+                                   (long long)to, (long long)from);
+        w.kernel[i] = w.stride[i] = from / to;
+        w.global &= to == 1;
+        same &= from == to;
+    }
+    return same ? gd_caffe_save_same(c) : save_pool(c, kind, &w);
+}
+
+gd_status gd_caffe_save_adaptive_max_pool(gd_caffe_call *c) {
+    return save_adaptive(c, GD_CAFFE_POOL_MAX);
+}
+gd_status gd_caffe_save_adaptive_avg_pool(gd_caffe_call *c) {
+    return save_adaptive(c, GD_CAFFE_POOL_AVERAGE);
+}
+
+/* The mean of each channel, (N, C) or (N, C, 1, 1). False: the axes are others. */
+bool gd_caffe_save_mean_of_planes(gd_caffe_call *c, const bool axes[GD_MAX_RANK]) {
+    if (c->in[0].rank != 4 || axes[0] || axes[1] || !axes[2] || !axes[3]) return false;
+    const int top = gd_caffe_top(c, 0);
+    const gd_shape s = gd_dims(c->in[0].dims[0], c->in[0].dims[1], 1, 1);
+    const bool flattens = c->out[0].rank == 2;
+    const int middle = flattens ? gd_caffe_between(c, s) : top;
+    gd_caffe_out(c, "Pooling", gd_caffe_bottom(c, 0), middle);
+    gd_caffe_put_int(c, "pool", GD_CAFFE_POOL_AVERAGE);
+    gd_caffe_put_int(c, "global_pooling", true);
+    if (flattens) gd_caffe_out(c, "Flatten", middle, top);
+    return true;
 }

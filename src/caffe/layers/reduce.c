@@ -1,5 +1,6 @@
 /* reduce.c - Reduction over the last axes, and MVN, which makes the mean 0 and the variance 1. */
 #include "caffe/layer.h"
+#include "caffe/save/save.h"
 
 /* --- Reduction -------------------------------------------------------------------------------- */
 
@@ -65,4 +66,32 @@ gd_status gd_caffe_make_MVN(gd_caffe_layer *l) {
     m->divides = gd_pb_int_of(l->message, "mvn_param.normalize_variance") != 0;
     m->eps = gd_pb_float_of(l->message, "mvn_param.eps");
     return GD_OK;
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+/* The sum or the mean over the last axes; that of planes is a pooling, which all readers know. */
+gd_status gd_caffe_save_reduction(gd_caffe_call *c) {
+    bool axes[GD_MAX_RANK];
+    const bool is_mean = c->op->name[0] == 'm';
+    int first = 0;
+    gd_caffe_option_axes(c, "axis", axes);
+    if (is_mean && gd_caffe_save_mean_of_planes(c, axes)) return c->saver->status;
+    while (first < c->in[0].rank && !axes[first]) first++;
+    for (int i = first; i < c->in[0].rank; i++)
+        if (!axes[i])
+            return gd_caffe_cannot(c,
+                                   "it reduces axis %d but not axis %d, and Caffe's Reduction "
+                                   "reduces all axes from one on",
+                                   first, i);
+    if (first == c->in[0].rank) return gd_caffe_save_same(c);
+    gd_shape shape = gd_caffe_slot_shape(c->in);
+    shape.rank = first;
+    const bool keeps = c->out[0].rank != first;
+    const int top = gd_caffe_top(c, 0), sum = keeps ? gd_caffe_between(c, shape) : top;
+    gd_caffe_out(c, "Reduction", gd_caffe_bottom(c, 0), sum);
+    gd_caffe_put_int(c, "operation", is_mean ? MEAN : SUM);
+    gd_caffe_put_int(c, "axis", first);
+    if (keeps) gd_caffe_shape_as(c, sum, top);
+    return c->saver->status;
 }

@@ -1,5 +1,6 @@
 /* scale.c - Scale, Bias and PReLU: a number for each channel, or for other axes, learned or a bottom. */
 #include "caffe/layer.h"
+#include "caffe/save/save.h"
 #include "gradus/autograd.h"
 #include "graph/build/graph.h"
 
@@ -134,4 +135,77 @@ gd_status gd_caffe_make_PReLU(gd_caffe_layer *l) {
     const bool shared = gd_pb_int_of(l->message, "prelu_param.channel_shared");
     return add_blob(l, &m->slope, "slope", shared ? gd_dims() : gd_dims(x->at[1]),
                     "prelu_param.filler", 0.25);
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+/* The axes of x that a tensor has, which broadcasts against x: from the first size that is not 1 to the
+ * last one. False: it does not have the sizes of x there. */
+static bool find_axes(const gd_shape *x, const gd_shape *t, int *axis, gd_shape *own) {
+    const int lead = x->rank - t->rank;
+    int first = 0, end = t->rank;
+    while (end > 0 && t->at[end - 1] == 1) end--;
+    while (first < end && t->at[first] == 1) first++;
+    if (lead < 0 || first == end) return false;
+    *axis = lead + first;
+    *own = (gd_shape){.form = 1};
+    for (int i = first; i < end; i++) {
+        if (t->at[i] != x->at[lead + i]) return false;
+        own->at[own->rank++] = t->at[i];
+    }
+    return true;
+}
+
+gd_status gd_caffe_save_with_constant(gd_caffe_call *c, int x, gd_tensor *t, bool multiplies,
+                                      int to) {
+    const gd_shape whole = gd_caffe_slot_shape(&c->out[0]), given = gd_tensor_shape(t);
+    gd_shape own;
+    int axis;
+    if (!find_axes(&whole, &given, &axis, &own))
+        return gd_caffe_cannot(c,
+                               "a constant has other axes than neighbouring ones of its input, and "
+                               "Caffe's Scale and Bias need those");
+    gd_caffe_out(c, multiplies ? "Scale" : "Bias", x, to);
+    gd_caffe_put_int(c, "axis", axis);
+    gd_caffe_put_int(c, "num_axes", own.rank);
+    GD_EAGER;
+    return gd_caffe_put_weight(c, gd_reshape(t, own));
+}
+
+/* Of two bottoms; the smaller one loses its sizes of 1. */
+gd_status gd_caffe_save_broadcast(gd_caffe_call *c, int x, int second, bool multiplies) {
+    const gd_shape whole = gd_caffe_slot_shape(&c->in[x]),
+                   given = gd_caffe_slot_shape(&c->in[second]);
+    gd_shape own;
+    int axis, value = gd_caffe_bottom(c, second);
+    if (!find_axes(&whole, &given, &axis, &own))
+        return gd_caffe_cannot(c,
+                               "one input has other axes than neighbouring ones of the other, and "
+                               "Caffe's Scale and Bias need those");
+    if (own.rank != given.rank) {
+        const int shaped = gd_caffe_between(c, own);
+        gd_caffe_shape_as(c, value, shaped);
+        value = shaped;
+    }
+    gd_caffe_out(c, multiplies ? "Scale" : "Bias", gd_caffe_bottom(c, x), gd_caffe_top(c, 0));
+    gd_caffe_put_bottom(c->saver, value);
+    gd_caffe_put_int(c, "axis", axis);
+    return c->saver->status;
+}
+
+gd_status gd_caffe_save_prelu(gd_caffe_call *c) {
+    gd_tensor *slope = gd_caffe_constant(c, 1);
+    const gd_shape whole = gd_caffe_slot_shape(c->in);
+    gd_shape own;
+    int axis;
+    if (!slope) return gd_caffe_put_weight(c, NULL);
+    const bool shared = gd_tensor_numel(slope) == 1, fits = whole.rank > 1;
+    const gd_shape given = gd_tensor_shape(slope);
+    if (!fits ||
+        (!shared && (!find_axes(&whole, &given, &axis, &own) || axis != 1 || own.rank != 1)))
+        return gd_caffe_cannot(c, "Caffe's PReLU has one slope, or one for each channel, axis 1");
+    gd_caffe_out(c, "PReLU", gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
+    gd_caffe_put_int(c, "channel_shared", shared);
+    GD_EAGER;
+    return gd_caffe_put_weight(c, gd_reshape(slope, shared ? gd_dims() : gd_dims(whole.at[1])));
 }

@@ -1,5 +1,6 @@
 /* shape.c - layers that only move elements: Slice, Split, Reshape, Tile. */
 #include "caffe/layer.h"
+#include "caffe/save/save.h"
 #include "core/tensor.h"
 #include "core/tensor_list.h"
 
@@ -231,4 +232,123 @@ gd_status gd_caffe_make_Tile(gd_caffe_layer *l) {
     m->axis = axis;
     m->tiles = tiles;
     return GD_OK;
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+static const gd_shape *shape_of(const gd_caffe_call *c, int value) {
+    static const gd_shape none;
+    return value < 0 || c->saver->status != GD_OK ? &none : &c->saver->values[value].shape;
+}
+
+/* Leading sizes that are equal, as the batch, stay free; one size after them, too. */
+void gd_caffe_shape_as(gd_caffe_call *c, int from, int to) {
+    const gd_shape x = *shape_of(c, from), y = *shape_of(c, to);
+    gd_caffe_out(c, "Reshape", from, to);
+    if (c->saver->status != GD_OK) return;
+    gd_pb *options =
+        gd_pb_put_message(c->saver->layers[c->saver->n_layers - 1].message, "reshape_param");
+    gd_pb *shape = gd_pb_put_message(options, "shape");
+    int same = 0;
+    while (same < x.rank && same < y.rank && x.at[same] == y.at[same]) same++;
+    for (int i = 0; i < y.rank; i++)
+        gd_pb_put_int(shape, "dim", i < same ? 0 : i == same && i == y.rank - 1 ? -1 : y.at[i]);
+}
+
+gd_status gd_caffe_save_reshape(gd_caffe_call *c) {
+    const gd_slot *x = &c->in[0], *y = &c->out[0];
+    bool same = x->rank == y->rank;
+    for (int i = 0; i < y->rank && same; i++) same = x->dims[i] == y->dims[i];
+    if (same) return gd_caffe_save_same(c);
+    if (gd_numel(x->rank, x->dims) != gd_numel(y->rank, y->dims))
+        return gd_caffe_cannot(
+            c, "it repeats elements, and Caffe has no layer that does so along all axes");
+    gd_caffe_shape_as(c, gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
+    return c->saver->status;
+}
+
+/* The axis of the input that is axis i of the output. */
+static void read_order(const gd_caffe_call *c, int64_t order[GD_MAX_RANK]) {
+    int64_t from[GD_MAX_RANK], to[GD_MAX_RANK];
+    const int rank = c->in[0].rank;
+    bool moved[GD_MAX_RANK] = {false};
+    for (int i = 0; i < rank; i++) order[i] = i;
+    if (gd_caffe_option_list(c, "axes", order) > 0) return;
+    if (gd_caffe_option_list(c, "axis0", from) > 0) { /* transpose */
+        gd_caffe_option_list(c, "axis1", to);
+        from[0] += from[0] < 0 ? rank : 0;
+        to[0] += to[0] < 0 ? rank : 0;
+        order[from[0]] = to[0];
+        order[to[0]] = from[0];
+        return;
+    }
+    const int count = gd_caffe_option_list(c, "source", from);
+    gd_caffe_option_list(c, "destination", to);
+    for (int i = 0; i < rank; i++) order[i] = -1;
+    for (int i = 0; i < count; i++) {
+        const int64_t at = from[i] < 0 ? from[i] + rank : from[i];
+        order[to[i] < 0 ? to[i] + rank : to[i]] = at;
+        moved[at] = true;
+    }
+    for (int i = 0, next = 0; i < rank; i++) {
+        if (order[i] >= 0) continue;
+        while (moved[next]) next++;
+        order[i] = next++;
+    }
+}
+
+gd_status gd_caffe_save_permute(gd_caffe_call *c) {
+    int64_t order[GD_MAX_RANK];
+    read_order(c, order);
+    gd_caffe_out(c, "Permute", gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
+    for (int i = 0; i < c->in[0].rank; i++)
+        gd_caffe_put_int(c, "order", order[i] < 0 ? order[i] + c->in[0].rank : order[i]);
+    return c->saver->status;
+}
+
+static int axis_of(const gd_caffe_call *c) {
+    const int axis = (int)gd_caffe_option(c, "axis");
+    return axis < 0 ? axis + c->in[0].rank : axis;
+}
+
+gd_status gd_caffe_save_split(gd_caffe_call *c) {
+    const int axis = axis_of(c);
+    int64_t at = 0;
+    if (c->n_out == 1) return gd_caffe_save_same(c);
+    gd_caffe_out(c, "Slice", gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
+    gd_caffe_put_int(c, "axis", axis);
+    for (int i = 1; i < c->n_out; i++) {
+        gd_caffe_put_top(c->saver, gd_caffe_top(c, i));
+        gd_caffe_put_int(c, "slice_point", at += c->out[i - 1].dims[axis]);
+    }
+    return c->saver->status;
+}
+
+/* The parts before and after are tops that nobody reads. */
+void gd_caffe_cut(gd_caffe_call *c, int from, int axis, int64_t start, int64_t size, int to) {
+    gd_shape part = *shape_of(c, from);
+    const int64_t after = part.at[axis] - start - size;
+    int before = -1, rest = -1;
+    part.at[axis] = start;
+    if (start > 0) before = gd_caffe_between(c, part);
+    part.at[axis] = after;
+    if (after > 0) rest = gd_caffe_between(c, part);
+    gd_caffe_out(c, "Slice", from, before);
+    gd_caffe_put_top(c->saver, to);
+    gd_caffe_put_top(c->saver, rest);
+    gd_caffe_put_int(c, "axis", axis);
+    if (start > 0) gd_caffe_put_int(c, "slice_point", start);
+    if (after > 0) gd_caffe_put_int(c, "slice_point", start + size);
+}
+
+gd_status gd_caffe_save_narrow(gd_caffe_call *c) {
+    const int axis = axis_of(c);
+    const int64_t size = c->in[0].dims[axis], length = c->out[0].dims[axis],
+                  given = (int64_t)gd_caffe_option(c, "start"),
+                  start = given < 0 ? given + size : given;
+    if (length == size) return gd_caffe_save_same(c);
+    if (length < 1)
+        return gd_caffe_cannot(c, "its result has no elements, and no Slice has such a top");
+    gd_caffe_cut(c, gd_caffe_bottom(c, 0), axis, start, length, gd_caffe_top(c, 0));
+    return c->saver->status;
 }

@@ -45,5 +45,6 @@ TEST(layers_agree_with_caffe_in_a_jit) { run_all("jit"); }
 TEST(layers_agree_with_caffe_on_the_test_device) { run_all("test"); }
 TEST(layers_agree_with_caffe_in_f64) { run_all("f64"); }
 TEST(layers_agree_with_caffe_as_onnx_files) { run_all("onnx"); }
+TEST(layers_agree_with_caffe_after_saving_their_net) { run_all("saved"); }
 
 TEST_MAIN

@@ -155,6 +155,7 @@ STATUS(gd_caffe_draw_net_at, gd_caffe_draw_net(missing, missing))
 STATUS(gd_caffe_extract_at, gd_caffe_extract(missing, "fc", missing))
 STATUS(gd_caffe_upgrade_at, gd_caffe_upgrade(missing, missing))
 STATUS(gd_caffe_save_at, gd_caffe_save(missing, make_net()))
+STATUS(gd_caffe_save_net_at, gd_caffe_save_net(missing, make_net(), make_tensor()))
 OBJECT(gd_caffe_train_at, gd_caffe_train(missing))
 STATUS(gd_onnx_save_module_at, gd_onnx_save_module(missing, NULL, gd_list(make_tensor())))
 OBJECT(gd_onnx_module_at, gd_onnx_module(missing))
@@ -431,6 +432,7 @@ static const row rows[] = {
     FAILS(gd_caffe_write_blob_at),
     FAILS(gd_caffe_load_at),
     FAILS(gd_caffe_save_at),
+    FAILS(gd_caffe_save_net_at),
     FAILS(gd_caffe_train_at),
     FAILS(gd_caffe_convert_mnist_at),
     FAILS(gd_caffe_convert_images_at),
