@@ -3,6 +3,7 @@
     net = gd.caffe.net("deploy.prototxt", weights="plates.caffemodel")
     prob = net(image)
     gd.caffe.save(net, "copy.caffemodel")
+    gd.caffe.save_net(resnet, "resnet.prototxt", image)
 """
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from gradus._fit import History
     from gradus.nn import Module
 
-__all__ = ["draw", "extract", "inputs", "load", "net", "outputs", "read_blob", "save", "test", "train", "write_blob"]
+__all__ = ["draw", "extract", "inputs", "load", "net", "outputs", "read_blob", "save", "save_net", "test", "train",
+           "write_blob"]
 
 Path = str | os.PathLike[str]
 
@@ -94,6 +96,13 @@ def load(net: Module, paths: Path | Iterable[Path]) -> None:
 def save(net: Module, path: Path) -> None:
     """Writes the layers and weights of a net as a .caffemodel."""
     _core._caffe_save(os.fspath(path), net)
+
+
+def save_net(net: Module, path: Path, *inputs: _core.Tensor) -> None:
+    """Writes a module as a prototxt that Caffe and OpenCV read. The inputs are examples, which give the shapes; a net of
+    gradus.caffe.net needs none. From then on save writes the weights of its layers. What Caffe has no layer for is an
+    error that names it."""
+    _core._caffe_save_net(os.fspath(path), net, list(inputs))
 
 
 def draw(net: Path, file: Path, train: bool = False, level: int = 0, stages: str | Iterable[str] | None = None,

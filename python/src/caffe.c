@@ -149,6 +149,24 @@ static PyObject *core_save(PyObject *module, PyObject *args) {
     return call_with_file(args, gd_caffe_save_at);
 }
 
+/* _caffe_save_net(path, net, examples) */
+static PyObject *core_save_net(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *path;
+    PyObject *self, *examples, *done = NULL;
+    if (!PyArg_ParseTuple(args, "sOO", &path, &self, &examples)) return NULL;
+    gd_module *net = gdpy_handle(self, GDPY_MODULE, "the module");
+    if (!net) return NULL;
+    gdpy_call c;
+    gdpy_open(&c);
+    gd_tensors in;
+    if (gdpy_tensors_from_result(examples, "inputs", &in)) {
+        gdpy_release_gil(&c);
+        done = gdpy_end_status(&c, gd_caffe_save_net_at(c.site, path, net, in));
+    } else gdpy_cancel(&c);
+    return done;
+}
+
 /* _caffe_read_blob(path): a tensor. */
 static PyObject *core_read_blob(PyObject *module, PyObject *args) {
     (void)module;
@@ -216,6 +234,7 @@ PyMethodDef gdpy_caffe_functions[] = {
     {"_caffe_extract", core_extract, METH_VARARGS, NULL},
     {"_caffe_load", core_load, METH_VARARGS, NULL},
     {"_caffe_save", core_save, METH_VARARGS, NULL},
+    {"_caffe_save_net", core_save_net, METH_VARARGS, NULL},
     {"_caffe_read_blob", core_read_blob, METH_VARARGS, NULL},
     {"_caffe_write_blob", core_write_blob, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

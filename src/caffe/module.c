@@ -16,6 +16,7 @@ typedef struct net_info {
     gd_object object;
     gd_caffe_blob *blobs; /* first the inputs */
     int n_inputs, n_outputs;
+    const char *name; /* interned */
 } net_info;
 
 static void destroy_info(gd_object *object) {
@@ -36,6 +37,7 @@ gd_status gd_caffe_describe_module(const gd_caffe_text_net *net) {
     gd_object_init(&info->object, &info_class);
     gd_object_count(1);
     info->blobs = blobs;
+    info->name = net->name;
     for (; info->n_inputs < net->n_inputs; info->n_inputs++)
         *blobs++ =
             (gd_caffe_blob){net->inputs[info->n_inputs].name, net->inputs[info->n_inputs].shape};
@@ -51,6 +53,11 @@ gd_status gd_caffe_describe_module(const gd_caffe_text_net *net) {
 static const net_info *info_of(const gd_module *net) {
     return net && net->source && net->source->class == &info_class ? (const net_info *)net->source
                                                                    : NULL;
+}
+
+const char *gd_caffe_net_name(const gd_module *net) {
+    const net_info *info = info_of(net);
+    return info && *info->name ? info->name : NULL;
 }
 
 bool gd_caffe_input(const gd_module *net, int index, gd_caffe_blob *blob) {

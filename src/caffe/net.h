@@ -70,8 +70,10 @@ gd_status gd_caffe_net_build(gd_caffe_text_net **out, const gd_pb *message, cons
                              const gd_caffe_net_settings *settings);
 void gd_caffe_net_free(gd_caffe_text_net *net); /* NULL is fine */
 
-/* Notes the inputs and outputs in the module, for gd_caffe_net_input and gd_caffe_net_output. */
+/* Notes the inputs and outputs in the module, for gd_caffe_input and gd_caffe_output, and its name. */
 gd_status gd_caffe_describe_module(const gd_caffe_text_net *net);
+/* The name of the text; NULL: it has none, or the module is none of gd_caffe_net. */
+const char *gd_caffe_net_name(const gd_module *net);
 
 /* Fails if an input is none of a data layer; `what` needs them: "a test". And the next batch of the data,
  * which have no end (batch.c). */

@@ -1,6 +1,9 @@
 /* plain.c - layers that are there without inputs or without gradients: Parameter, Dropout, Python. */
+#include <string.h>
+
 #include "caffe/layer.h"
 #include "caffe/save/save.h"
+#include "gradus/layers.h"
 
 /* --- Parameter -------------------------------------------------------------------------------- */
 
@@ -82,4 +85,16 @@ gd_status gd_caffe_save_dropout(gd_caffe_call *c) {
     gd_caffe_out(c, "Dropout", gd_caffe_bottom(c, 0), gd_caffe_top(c, 0));
     gd_caffe_put_float(c, "dropout_ratio", gd_caffe_option(c, "p"));
     return c->saver->status;
+}
+
+const gd_pb *gd_caffe_dropout_text(gd_pb *net, const gd_module *module, const char *name) {
+    if (!module->factory || strcmp(module->factory->record.name, "dropout") != 0) return NULL;
+    const double p = ((const gd_nn_dropout_options *)module->options)->p;
+    if (!(p < 1)) return NULL; /* Caffe's drops less than all */
+    gd_pb *layer = gd_pb_put_message(net, "layer");
+    gd_pb_put_string(layer, "type", "Dropout");
+    gd_pb_put_string(layer, "top", name);
+    if (p != gd_pb_float_of(layer, "dropout_param.dropout_ratio"))
+        gd_pb_put_float(gd_pb_put_message(layer, "dropout_param"), "dropout_ratio", p);
+    return layer;
 }

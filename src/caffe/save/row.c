@@ -10,6 +10,7 @@
 #include "codegen/operator_text.h"
 #include "core/number.h"
 #include "dispatch/attrs.h"
+#include "graph/build/options.h"
 #include "onnx/operator_table.h"
 
 static const gd_pb_field *find_field(const gd_caffe_call *c, const char *name) {
@@ -98,10 +99,16 @@ static gd_status put_words(gd_caffe_call *c) {
     return GD_OK;
 }
 
+/* The fields of an op of the program have its defaults, those of Caffe's messages their own. */
 static gd_status put_options_by_name(gd_caffe_call *c) {
+    const bool own = !c->op->caffe.name || !*c->op->caffe.name;
     for (int i = 0; i < c->op->n_attrs; i++) {
-        const gd_pb_field *field = find_field(c, c->op->attrs[i].name);
-        if (field) GD_TRY(put_option(c, field, &c->op->attrs[i]));
+        const gd_op_attr *a = &c->op->attrs[i];
+        const gd_pb_field *field = find_field(c, a->name);
+        if (own && gd_same_option(a, (const char *)c->attrs + a->offset,
+                                  (const char *)c->op->defaults + a->offset))
+            continue;
+        if (field) GD_TRY(put_option(c, field, a));
     }
     return GD_OK;
 }

@@ -56,6 +56,7 @@ typedef struct gd_caffe_trace {
     gd_caffe_text_call *calls;
     int *frame_of; /* of each node, the number of its innermost frame, plus 1 */
     int n_frames, frames_room, n_calls, calls_room, n_owned, owned_room;
+    gd_pb_doc *made;    /* texts of layers that compute nothing in eval mode */
     gd_tensors outputs; /* symbols of the graph */
     int n_inputs;       /* placeholders: the first nodes */
     gd_status status;
@@ -196,6 +197,10 @@ typedef gd_status (*gd_caffe_save_fn)(gd_caffe_call *c);
 /* The function of an op; NULL: there is none (op_table.c). Whether the layer reads input i of the op. */
 gd_caffe_save_fn gd_caffe_find_save(const gd_op *op);
 bool gd_caffe_reads(const gd_op *op, int i);
+
+/* The layer of a gd_nn_dropout, which computes nothing in eval mode, added to a net. NULL: the module is another
+ * one (layers/plain.c). */
+const gd_pb *gd_caffe_dropout_text(gd_pb *net, const gd_module *module, const char *name);
 
 /* --- files ------------------------------------------------------------------------------------ */
 

@@ -1,6 +1,7 @@
 /* save_net.c - gd_caffe_save_net: a module as a prototxt, and its weights as the blobs of the same layers. */
 #include <string.h>
 
+#include "caffe/net.h"
 #include "caffe/save/save.h"
 #include "core/alloc.h"
 #include "core/freed.h"
@@ -126,7 +127,8 @@ static gd_status write_net(gd_caffe_saver *s, const input_shapes *inputs, void *
     gd_pb_doc *doc = gd_pb_new(&gd_caffe_net_schema);
     if (!doc) return gd_failure();
     gd_pb *net = gd_pb_root(doc);
-    gd_pb_put_string(net, "name", gd_module_type(s->trace->net));
+    const char *name = gd_caffe_net_name(s->trace->net);
+    gd_pb_put_string(net, "name", name ? name : gd_module_type(s->trace->net));
     for (int i = 0; i < inputs->count; i++) put_input(net, &s->values[i]);
     for (int i = 0; i <= s->n_layers; i++) put_layers_at(s, net, i);
     gd_status status = gd_pb_check(doc);

@@ -85,12 +85,12 @@ static gd_status run_on_shapes(gd_module *m, gd_tensors in, gd_shape *shapes, in
     return status;
 }
 
-static gd_status note_call(gd_caffe_trace *t, gd_module *m, gd_tensors in,
+static gd_status note_call(gd_caffe_trace *t, gd_module *m, const gd_pb *text, gd_tensors in,
                            gd_caffe_text_call **call) {
     if (!gd_grow(t->calls, t->n_calls, t->calls_room)) return gd_no_memory(NULL, "to save a net");
     gd_caffe_text_call *c = &t->calls[t->n_calls++];
     *c = (gd_caffe_text_call){.module = m,
-                              .text = gd_caffe_text_of(m),
+                              .text = text,
                               .path = t->frames[t->n_frames - 1].path,
                               .first_out = t->graph->count};
     c->in = gd_calloc((size_t)in.count + 1, sizeof *c->in);
@@ -106,14 +106,15 @@ static gd_status note_call(gd_caffe_trace *t, gd_module *m, gd_tensors in,
     return GD_OK;
 }
 
-static gd_status give_symbols(gd_caffe_trace *t, gd_module *m, gd_tensors in, gd_tensors *out) {
+static gd_status give_symbols(gd_caffe_trace *t, gd_module *m, const gd_pb *text, gd_tensors in,
+                              gd_tensors *out) {
     enum { ROOM = 256 };
     gd_shape shapes[ROOM];
     int count = 0;
     gd_caffe_text_call *call = NULL;
     GD_TRY(run_on_shapes(m, in, shapes, &count, ROOM));
     if (count > ROOM) return gd_fail(GD_E_UNSUPPORTED, "it has more than %d tops", ROOM);
-    GD_TRY(note_call(t, m, in, &call));
+    GD_TRY(note_call(t, m, text, in, &call));
     gd_tensor **symbols = gd_list_new(count);
     if (!symbols) return gd_no_memory(NULL, "to save a net");
     for (int i = 0; i < count; i++) {
@@ -127,8 +128,11 @@ static gd_status give_symbols(gd_caffe_trace *t, gd_module *m, gd_tensors in, gd
 
 static bool replace_call(gd_module_watch *watch, gd_module *m, gd_tensors in, gd_tensors *out) {
     gd_caffe_trace *t = (gd_caffe_trace *)watch;
-    if (!gd_caffe_text_of(m)) return false;
-    const gd_status status = give_symbols(t, m, in, out);
+    const gd_pb *text = gd_caffe_text_of(m);
+    if (!text)
+        text = gd_caffe_dropout_text(gd_pb_root(t->made), m, t->frames[t->n_frames - 1].path);
+    if (!text) return false;
+    const gd_status status = give_symbols(t, m, text, in, out);
     if (status != GD_OK) {
         gd_report(NULL, status);
         *out = gd_list_of_errors(1);
@@ -166,7 +170,9 @@ static gd_status trace(gd_caffe_trace *t, const gd_caffe_input_shape *inputs, in
 gd_status gd_caffe_trace_run(gd_caffe_trace *t, gd_module *net, const gd_caffe_input_shape *inputs,
                              int n_inputs) {
     gd_saved_modes modes = {.count = 0};
-    *t = (gd_caffe_trace){.watch = {begin_call, end_call, replace_call}, .net = net};
+    gd_pb_doc *made = gd_pb_new(&gd_caffe_net_schema);
+    *t = (gd_caffe_trace){.watch = {begin_call, end_call, replace_call}, .net = net, .made = made};
+    if (!made) return gd_failure();
     gd_status status = gd_saved_modes_save(&modes, net);
     if (status == GD_OK) {
         gd_saved_modes_set(&modes, 0);
@@ -184,6 +190,7 @@ void gd_caffe_trace_free(gd_caffe_trace *t) {
             gd_object_release((void *)t->calls[i].in[k].value);
         gd_free(t->calls[i].in);
     }
+    gd_pb_free(t->made);
     gd_free(t->frames);
     gd_free(t->calls);
     gd_free(t->frame_of);

@@ -177,7 +177,10 @@ void gd_caffe_out(gd_caffe_call *c, const char *type, int bottom, int top) {
     }
     gd_caffe_new_layer(c->saver, type, name);
     c->options = gd_caffe_message_of(type);
-    if (!c->options) c->options = gd_caffe_own_field(type, strlen(type));
+    if (!c->options) { /* an op of the program */
+        const int length = snprintf(name, sizeof name, "%s_param", type);
+        c->options = gd_caffe_own_field(name, (size_t)length);
+    }
     gd_caffe_put_bottom(c->saver, bottom);
     gd_caffe_put_top(c->saver, top);
 }

@@ -121,6 +121,50 @@ CLEAN_TEST(layers_of_the_library_are_layers_of_caffe) {
     check_round_trip(gd_nn_sequential(gd_nn_embedding(5, 4), gd_nn_linear(4, 2)), words);
 }
 
+CLEAN_TEST(an_op_of_the_program_and_a_dropout_keep_their_options) {
+    GD_SCOPE;
+    CHECK(gd_op_define("my_bent(x) -> y  elementwise float\n"
+                       "x times a plus b.\n"
+                       "  a float = 2\n"
+                       "  b float = 1\n"
+                       "  y = x * a + b\n",
+                       NULL) == GD_OK);
+    gd_module *net =
+        gd_nn_sequential(gd_nn_op("my_bent", .options = "b=0.5"), gd_nn_dropout(.p = 0.3));
+    char *text = round_trip(net, gd_list(gd_ones(gd_dims(2, 3))), 1e-6);
+    CHECK_SAYING(strstr(text, "my_bent_param {\n    b: 0.5\n  }"), "%s", text);
+    CHECK_SAYING(strstr(text, "dropout_ratio: 0.3"), "%s", text);
+    free(text);
+}
+
+/* What a module gives twice, and its input. */
+static gd_tensors repeats(gd_tensors in, void *self) {
+    (void)self;
+    gd_tensor *y = gd_tanh(in.at[1]);
+    return gd_listed(y, in.at[1], y, gd_relu(y));
+}
+
+CLEAN_TEST(outputs_keep_their_order_and_inputs_need_no_readers) {
+    GD_SCOPE;
+    gd_seed(7);
+    gd_tensor *x = gd_randn(gd_dims(2, 3));
+    check_round_trip(gd_module_new(repeats, 0), gd_list(gd_ones(gd_dims(4)), x));
+}
+
+CLEAN_TEST(the_weights_of_a_saved_net_are_those_of_the_time) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_sequential(gd_nn_batch_norm1d(3));
+    const char *text = temp_path("bn.prototxt"), *weights = temp_path("bn.caffemodel");
+    gd_tensor *x = gd_from_array(gd_dims(2, 3), GD_F32, (float[]){1, 2, 3, 5, 6, 7});
+    CHECK(gd_caffe_save_net(text, net, x) == GD_OK);
+    gd_module_forward(net, x); /* train mode: the statistics change */
+    CHECK(gd_caffe_save(weights, net) == GD_OK);
+    gd_module_eval(net);
+    gd_tensor *y = gd_module_forward(gd_caffe_net(text, .weights = weights), x);
+    CHECK_SAYING(tensors_relative_distance(y, gd_module_forward(net, x)) < 1e-6, "%s",
+                 gd_error_message());
+}
+
 static const char text_of_net[] =
     "name: 'n' input: 'x' input_shape { dim: 2 dim: 3 dim: 6 dim: 6 }\n"
     "layer { name: 'c/1.a' type: 'Convolution' bottom: 'x' top: 'c' param { name: 'w' lr_mult: 2 "
@@ -143,6 +187,7 @@ CLEAN_TEST(a_net_from_text_keeps_its_names_fields_and_places) {
     char *text = round_trip(net, in, 0);
     CHECK_SAYING(strstr(text, "name: \"r\"\n  type: \"ReLU\"\n  bottom: \"c\"\n  top: \"c\""), "%s",
                  text);
+    CHECK_SAYING(strncmp(text, "name: \"n\"\n", 10) == 0, "%s", text);
     CHECK_SAYING(strstr(text, "lr_mult: 2") && strstr(text, "type: \"xavier\""), "%s", text);
     free(text);
 }
