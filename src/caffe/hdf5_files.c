@@ -193,17 +193,29 @@ static gd_status take_blobs(reading *r, const gd_hdf5_object *group, gd_pb *to, 
     return GD_OK;
 }
 
+/* Whether a group is a layer with blobs. A group "0" is a part of names: of "layer1/0/conv1". */
+static gd_status check_blobs(const gd_hdf5_object *group, bool *has) {
+    gd_hdf5_object *part;
+    *has = gd_hdf5_has(group, "0");
+    if (!*has) return GD_OK;
+    GD_TRY(gd_hdf5_object_open(&part, group, "0"));
+    *has = !part->is_group;
+    gd_hdf5_object_close(part);
+    return GD_OK;
+}
+
 enum { MAX_DEPTH = 50 }; /* of groups in groups */
 
 static gd_status take_layers(reading *r, const gd_hdf5_object *group, int depth);
 
 /* A group in the group data, which may be a layer, a part of the names of some, or both. */
 static gd_status take_layer(reading *r, const gd_hdf5_object *group, int depth) {
-    bool first;
+    bool first, has_blobs;
     if (!group->is_group) return GD_OK;
     GD_TRY(see(r, group, &first));
     if (!first) return GD_OK;
-    if (gd_hdf5_has(group, "0")) {
+    GD_TRY(check_blobs(group, &has_blobs));
+    if (has_blobs) {
         gd_pb *layer = gd_pb_put_message(r->message, "layer");
         gd_pb_put_string(layer, "name", group->path + strlen("/data/"));
         GD_TRY(take_blobs(r, group, layer, "blobs"));
