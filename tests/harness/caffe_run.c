@@ -213,7 +213,9 @@ static gd_status save_and_read(gd_caffe_text_net **net, const gd_caffe_net_setti
     gd_caffe_net_free(*net);
     *net = NULL;
     GD_TRY(gd_caffe_net_read(net, text, settings));
-    return gd_caffe_load(weights, (*net)->module);
+    const bool has_blobs = gd_module_parameters((*net)->module).count > 0 ||
+                           gd_module_buffers((*net)->module).count > 0;
+    return has_blobs ? gd_caffe_load(weights, (*net)->module) : GD_OK;
 }
 
 gd_status caffe_run(const char *path, bool train, const char *mode, const named_tensors *given,

@@ -74,18 +74,33 @@ static gd_status walk(gd_caffe_saver *s, const input_shapes *inputs, layers_fn u
     return use(s, inputs, user);
 }
 
+/* A module on another device is copied: a device may run an op as other ops, which are no layers. */
+static gd_status move_to_cpu(gd_module **net) {
+    gd_tensors all = gd_module_parameters_so_far(*net);
+    if (all.count == 0) all = gd_module_buffers_so_far(*net);
+    if (all.count == 0 || gd_tensor_device(all.at[0]) == gd_device_get("cpu")) return GD_OK;
+    gd_module *copy = gd_module_clone(*net);
+    if (!copy) return gd_failure();
+    *net = copy;
+    return gd_module_to(copy, "cpu", GD_DTYPE_NONE);
+}
+
 static gd_status with_layers(gd_module *net, const input_shapes *inputs, layers_fn use,
                              void *user) {
     GD_SCOPE;
     GD_NO_GRAD;
+    GD_DEVICE(gd_device_get("cpu"));
     gd_caffe_trace trace = {.net = net};
     gd_caffe_saver saver = {.trace = &trace};
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    gd_status status = gd_caffe_trace_run(&trace, net, inputs->at, inputs->count);
+    gd_status status = move_to_cpu(&net);
+    if (status == GD_OK) status = gd_caffe_trace_run(&trace, net, inputs->at, inputs->count);
     if (status == GD_OK) status = walk(&saver, inputs, use, user);
     if (trace.graph) gd_caffe_saver_free(&saver);
     gd_caffe_trace_free(&trace);
+    if (gd_failed())
+        status = GD_OK; /* the failure of an op, which comes before those that follow from it */
     return gd_attempt_end(&attempt, status);
 }
 

@@ -126,13 +126,18 @@ static gd_status give_symbols(gd_caffe_trace *t, gd_module *m, const gd_pb *text
     return GD_OK;
 }
 
+/* The text of a layer; NULL: it runs. */
+static const gd_pb *text_of_call(gd_caffe_trace *t, gd_module *m) {
+    const gd_pb *text = gd_caffe_text_of(m);
+    const char *path = t->frames[t->n_frames - 1].path; /* of this call, the newest */
+    return text ? text : gd_caffe_dropout_text(gd_pb_root(t->made), m, path);
+}
+
 static bool replace_call(gd_module_watch *watch, gd_module *m, gd_tensors in, gd_tensors *out) {
     gd_caffe_trace *t = (gd_caffe_trace *)watch;
-    const gd_pb *text = gd_caffe_text_of(m);
-    if (!text)
-        text = gd_caffe_dropout_text(gd_pb_root(t->made), m, t->frames[t->n_frames - 1].path);
-    if (!text) return false;
-    const gd_status status = give_symbols(t, m, text, in, out);
+    const gd_pb *text = t->status == GD_OK ? text_of_call(t, m) : NULL;
+    if (t->status == GD_OK && !text) return false;
+    const gd_status status = text ? give_symbols(t, m, text, in, out) : t->status;
     if (status != GD_OK) {
         gd_report(NULL, status);
         *out = gd_list_of_errors(1);
@@ -155,6 +160,7 @@ static gd_status call_net(gd_caffe_trace *t, const gd_caffe_input_shape *inputs,
     t->outputs = gd_module_run(t->net, (gd_tensors){in, n_inputs});
     gd_this_thread.module_watch = before;
     if (t->outputs.count < 1 || t->outputs.at[0]->kind == GD_FAILED) return gd_failure();
+    GD_TRY(gd_pb_check(t->made));
     return t->status;
 }
 

@@ -89,6 +89,10 @@ void gd_caffe_put_top(gd_caffe_saver *s, int value) {
 void gd_caffe_add_weight(gd_caffe_saver *s, gd_tensor *t) {
     gd_caffe_out_layer *l = newest(s);
     if (s->status != GD_OK || !l) return;
+    if (t->kind == GD_FAILED) {
+        keep(s, gd_failure());
+        return;
+    }
     if (!gd_grow(l->weights, l->n_weights, l->weights_room)) {
         no_memory(s);
         return;
@@ -268,6 +272,7 @@ static gd_tensor *constant_slot(gd_caffe_saver *s, const gd_slot *slot, int dept
 /* Runs a node whose inputs are constants. False: it has failed. */
 static bool run_node(gd_caffe_saver *s, const gd_node *node, gd_tensor **out, int depth) {
     gd_tensor *few[8], **in = node->n_in <= 8 ? few : gd_list_new(node->n_in);
+    if (depth > 500) gd_fail(GD_E_UNSUPPORTED, "a constant is computed by more than 500 ops");
     if (!in || depth > 500) return false;
     for (int i = 0; i < node->n_in; i++) {
         in[i] = node->slots[i].present ? constant_slot(s, &node->slots[i], depth + 1) : NULL;
@@ -283,6 +288,7 @@ static gd_tensor *constant_slot(gd_caffe_saver *s, const gd_slot *slot, int dept
     if (!*known) {
         gd_tensor **out = gd_calloc((size_t)node->n_out + 1, sizeof *out);
         GD_EAGER;
+        if (!out) gd_no_memory(NULL, "to save a net");
         if (!out || !run_node(s, node, out, depth)) {
             gd_free(out);
             return NULL;
@@ -294,7 +300,10 @@ static gd_tensor *constant_slot(gd_caffe_saver *s, const gd_slot *slot, int dept
 
 gd_tensor *gd_caffe_constant(gd_caffe_call *c, int i) {
     if (c->saver->status != GD_OK || i >= c->n_in || !is_constant(c->saver, &c->in[i])) return NULL;
-    return constant_slot(c->saver, &c->in[i], 0);
+    gd_tensor *t = constant_slot(c->saver, &c->in[i], 0);
+    if (t && t->kind != GD_FAILED) return t;
+    keep(c->saver, gd_failure());
+    return NULL;
 }
 
 /* --- the walk --------------------------------------------------------------------------------- */
@@ -324,6 +333,7 @@ static gd_status save_node(gd_caffe_saver *s, const gd_node *node) {
     gd_caffe_save_fn save = gd_caffe_find_save(node->op);
     if (save) keep(s, save(&c));
     else keep(s, gd_caffe_save_row(&c, &found));
+    if (gd_failed()) keep(s, gd_failure()); /* of an op on constants */
     if (!save && !found && s->status == GD_OK)
         return gd_caffe_cannot(&c, "Caffe has no layer for %s", node->op->name);
     return s->status;
