@@ -1,7 +1,7 @@
 """against_caffe.py - compares layers with Caffe on random shapes and options.
 
     against_caffe.py --program build/tests/run_layer [--type Pooling] [--family shapes] [--cases 100] [--seed 1]
-                     [--modes eager,jit,test,onnx] [--keep FOLDER]
+                     [--modes eager,jit,test,saved,onnx] [--keep FOLDER]
     against_caffe.py --program ... --family shapes --record golden/shapes.txt --cases 3
 
 It needs the packages kendryte-caffe and numpy. The generators of cases are in cases/*.py (case.py). Caffe
@@ -262,7 +262,7 @@ def main():
     parser.add_argument("--cases", type=int, help="of each type, instead of the number that the generator says")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="the seed of one case, as failures print it")
-    parser.add_argument("--modes", default="eager,jit,test")
+    parser.add_argument("--modes", default="eager,jit,test,saved")
     parser.add_argument("--record")
     parser.add_argument("--keep")
     options = parser.parse_args()
