@@ -165,9 +165,11 @@ gd_status gd_caffe_save_with_constant(gd_caffe_call *c, int x, gd_tensor *t, boo
         return gd_caffe_cannot(c,
                                "a constant has other axes than neighbouring ones of its input, and "
                                "Caffe's Scale and Bias need those");
-    gd_caffe_out(c, multiplies ? "Scale" : "Bias", x, to);
+    gd_caffe_out(c, "Scale", x, to); /* OpenCV has no Bias */
     gd_caffe_put_int(c, "axis", axis);
     gd_caffe_put_int(c, "num_axes", own.rank);
+    gd_caffe_put_int(c, "bias_term", !multiplies);
+    if (!multiplies) GD_TRY(gd_caffe_put_weight(c, gd_caffe_full(own, 1)));
     GD_EAGER;
     return gd_caffe_put_weight(c, gd_reshape(t, own));
 }
