@@ -3,7 +3,7 @@
  * The module is called once with symbols (trace.c). A layer of gd_caffe_net does not run: it has its text, and
  * gives symbols with the shapes of its tops. All other ops that the outputs need become layers (walk.c): by
  * the word `caffe` of the op's record (row.c), or by a function beside the one that makes the layer
- * (op_table.c). Then blobs get their names, and are shared, split or silenced as Caffe needs it (blobs.c).
+ * (op_table.c, call.c). Then blobs get their names, and are shared, split or silenced as Caffe needs it (blobs.c).
  * The prototxt and the .caffemodel are two prints of the same layers (save_net.c).
  *
  * A function of an op takes the call, and adds layers:
@@ -116,7 +116,10 @@ gd_status gd_caffe_saver_walk(gd_caffe_saver *s);
 gd_status gd_caffe_saver_name_blobs(gd_caffe_saver *s);
 void gd_caffe_saver_free(gd_caffe_saver *s);
 
-/* A new value, a new layer with a name that begins so. */
+/* Keeps the first failure. */
+void gd_caffe_keep(gd_caffe_saver *s, gd_status status);
+/* The value of output k of a node; a new value, a new layer with a name that begins so (call.c). */
+int gd_caffe_value_of(gd_caffe_saver *s, const gd_node *node, int k);
 int gd_caffe_new_value(gd_caffe_saver *s, const gd_shape *shape);
 gd_caffe_out_layer *gd_caffe_new_layer(gd_caffe_saver *s, const char *type, const char *name);
 void gd_caffe_put_bottom(gd_caffe_saver *s, int value); /* of the newest layer */
