@@ -6,11 +6,11 @@
 #include <math.h>
 
 #include "caffe/own.h"
+#include "clean_test.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/number.h"
 #include "gradus/extend.h"
-#include "test.h"
 
 /* --- the tables ------------------------------------------------------------------------------- */
 
@@ -188,6 +188,34 @@ TEST(the_options_of_an_op_of_the_program_are_fields_of_a_message) {
                               strlen(wrong[i][0])) == GD_E_FORMAT);
         CHECK_SAYING(strstr(gd_latest_failure(), wrong[i][1]), "%s", gd_latest_failure());
     }
+}
+
+CLEAN_TEST(a_copy_of_a_net_outlives_it) {
+    static const char text[] = "name: \"n\"\n"
+                               "layer {\n"
+                               "  name: \"a\"\n"
+                               "  type: \"Convolution\"\n"
+                               "  bottom: \"x\"\n"
+                               "  bottom: \"y\"\n"
+                               "  loss_weight: 0.1\n"
+                               "  convolution_param {\n"
+                               "    kernel_size: 3\n"
+                               "    kernel_size: 4\n"
+                               "    weight_filler {\n"
+                               "      type: \"xavier\"\n"
+                               "    }\n"
+                               "  }\n"
+                               "}\n";
+    gd_pb_doc *from, *to = gd_pb_new(&gd_caffe_net_schema);
+    char *printed = NULL;
+    size_t bytes = 0;
+    CHECK(to && gd_pb_read_text(&from, &gd_caffe_net_schema, "net", text, strlen(text)) == GD_OK);
+    gd_pb_copy(gd_pb_root(to), gd_pb_root(from));
+    gd_pb_free(from);
+    CHECK(gd_pb_print_text(to, &printed, &bytes) == GD_OK);
+    CHECK_SAYING(printed && strcmp(printed, text) == 0, "%s", printed);
+    gd_free(printed);
+    gd_pb_free(to);
 }
 
 TEST_MAIN
