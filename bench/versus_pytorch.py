@@ -8,7 +8,7 @@ the medians of the times, and the median of the ratios of paired rounds. Each ro
 not timed, because an idle processor needs about as long to reach its clock frequency, and then 100 ms that are. The time of
 PyTorch is the best of eager, eager with channels_last for images, and torch.compile.
 
-A network of the zoo gets the same weights and the same batch on both sides, through a safetensors file. The losses of its first
+A network of the zoo gets the same weights and the same batch on both sides, through a file of torch.save. The losses of its first
 three steps, including the optimizer, are compared before anything is timed.
 
 --record MACHINE writes the ratios to bench/figures.json; then bench/draw_speed.py draws the chart and updates docs/speed.md.
@@ -28,7 +28,7 @@ from torch import nn
 import figures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.join(HERE, "..", "tools"), os.path.join(HERE, "..", "tests", "golden")]
+sys.path += [os.path.join(HERE, "..", "tests", "golden")]
 ROUNDS = 31
 
 # --- nets ------------------------------------------------------------------------------------------
@@ -130,10 +130,7 @@ class Theirs:
 
     def save(self, path):
         """Writes the weights and the batch for bench/zoo.c."""
-        from to_safetensors import collect, write
-        state = {"net." + name: t for name, t in self.net.state_dict().items()}
-        ordered, metadata, _ = collect({**state, "x": self.x, "y": self.y}, "")
-        write(path, ordered, metadata)
+        torch.save({"net": self.net.state_dict(), "x": self.x, "y": self.y}, path)
 
     def round(self):
         steps = 1 + int(100e6 / self.each)
@@ -179,7 +176,7 @@ def start_sides(name, threads, bench, folder, compiles):
     if not zoo:
         ours = {mode: Ours(bench, name, mode, threads) for mode in ("eager", "plan", "fused")}
     else:
-        file = os.path.join(folder, name + ".safetensors")
+        file = os.path.join(folder, name + ".pt")
         theirs["torch"].save(file)
         ours = {mode: Ours(bench, name, mode, threads, file) for mode in ("eager", "jit")}
         losses = [theirs["torch"].step().item() for _ in range(3)]

@@ -3,7 +3,7 @@
 
     python bench/versus_pytorch_cuda.py [build/bench/bench_device] [--nets lenet,gpt2] [--peers torch,both] [--profile] [--twice] [--record]
 
-Needs PyTorch with CUDA. Both sides get the same weights and the same batch through a safetensors file, and keep the batch on
+Needs PyTorch with CUDA. Both sides get the same weights and the same batch through a file of torch.save, and keep the batch on
 the device. The loss, the norm of all gradients, and the losses of three steps with the optimizer are compared first; a side
 that disagrees is not timed. Then rounds of steps alternate between all sides; the table has the medians.
 
@@ -38,7 +38,7 @@ from torch import nn
 import figures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.join(HERE, "..", "tools"), os.path.join(HERE, "..", "tests", "golden")]
+sys.path += [os.path.join(HERE, "..", "tests", "golden")]
 
 # --- nets ------------------------------------------------------------------------------------------
 
@@ -226,13 +226,9 @@ class Theirs:
 
 def expected_numbers(net, device, path):
     """Writes the weights and the batch to a file; returns the loss, the norm of the gradients, and the losses of three steps."""
-    from to_safetensors import collect, write
     torch.manual_seed(0)
     module, (x, y) = net.make(), net.batch()
-    state = {"net." + name: t for name, t in module.state_dict().items()}
-    ordered, metadata, _ = collect({**state, "x": x, "y": y}, "")
-    write(path, ordered, metadata)
-    del state, ordered
+    torch.save({"net": module.state_dict(), "x": x, "y": y}, path)
     theirs = Theirs.__new__(Theirs)
     theirs.device, theirs.net, theirs.module = device, net, module.to(device)
     theirs.x, theirs.y, theirs.loss_of = x.to(device), y.to(device), theirs.forward
@@ -374,7 +370,7 @@ def show(name, ours, theirs, times):
 
 def compare(args, name, folder):
     net = NETS[name]
-    file = os.path.join(folder, name + ".safetensors")
+    file = os.path.join(folder, name + ".pt")
     choose_precision(net.precision)
     expected = expected_numbers(net, args.torch_device, file)
     ours, theirs = start_ours(args, name, file, expected), start_theirs(args, name)
@@ -398,7 +394,7 @@ def compare(args, name, folder):
 
 def run_twice(args, name, folder):
     """Compares the weights after 20 steps in two processes."""
-    file = os.path.join(folder, name + ".safetensors")
+    file = os.path.join(folder, name + ".pt")
     choose_precision(NETS[name].precision)
     expected_numbers(NETS[name], args.torch_device, file)
     for mode in args.modes.split(","):

@@ -10,6 +10,10 @@
  * Small values (step counts, the generator's seed) are strings in the file's metadata. Tied tensors
  * are written once and can be loaded by any of their names.
  *
+ * Loads also read files of other programs, whose first bytes say what they are: those of PyTorch's
+ * torch.save and of TorchScript, and NumPy's .npz. Names of nested dictionaries are joined by dots
+ * ("model_state.fc1.weight"). Nothing in a file is executed.
+ *
  * A load that fails changes nothing, except if the file becomes shorter or unreadable, or a device
  * fails, while tensors are written; the message then says so. Values are copied into the existing tensors: handles stay the
  * same, and floats are converted to the dtype of each tensor. A file may hold more parts than are
@@ -117,10 +121,15 @@ typedef struct gd_load_state_options {
      * call; NULL skips it. */
     const char *(*rename)(const char *name, void *user)GD_DEFAULT_(nullptr);
     void *user GD_DEFAULT_(nullptr);
+    /* The same as text: "encoder.*=*, fc.*=head.*, decoder.*=". The first rule that matches a name
+     * (without the prefix) replaces it; * stands for the same text on both sides. A rule without a
+     * right side skips the name; names that no rule matches stay. */
+    const char *names GD_DEFAULT_(nullptr);
 } GD_GIVEN_BY_NAME_ gd_load_state_options;
-#define GD_LOAD_STATE_OPTIONS_(...)    \
-    GD_OPTIONS_(gd_load_state_options, \
-                (.partial = NULL, .prefix = NULL, .rename = NULL, .user = NULL), __VA_ARGS__)
+#define GD_LOAD_STATE_OPTIONS_(...)                                                             \
+    GD_OPTIONS_(gd_load_state_options,                                                          \
+                (.partial = NULL, .prefix = NULL, .rename = NULL, .user = NULL, .names = NULL), \
+                __VA_ARGS__)
 
 #define gd_load_state(path, ...) gd_load_state_at(GD_HERE, path, gd_parts(__VA_ARGS__), NULL)
 #define gd_load_state_with(path, parts, ...) \

@@ -1,4 +1,4 @@
-"""Tensors in files: safetensors, which other libraries read, too."""
+"""Tensors in files: safetensors, which other libraries read, too, and files of PyTorch and NumPy."""
 from __future__ import annotations
 
 from gradus import _core
@@ -37,5 +37,6 @@ def _collect(obj, prefix, items):
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name, on the default device."""
+    """The tensors of a file by name, on the default device: a safetensors file, one of PyTorch (state dict, checkpoint, whole
+    module, TorchScript), or a .npz file. Nested dicts give names with dots. Nothing in the file is executed."""
     return _core._load(path)

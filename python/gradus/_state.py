@@ -35,10 +35,12 @@ def save_state(path: str | os.PathLike[str], parts: Mapping[str, Any] | None = N
 
 
 def load_state(path: str | os.PathLike[str], parts: Mapping[str, Any] | None = None, /, *, partial: bool = False,
-               prefix: str | None = None, rename: Callable[[str], str | None] | None = None,
+               prefix: str | None = None, rename: Callable[[str], str | None] | str | None = None,
                **named: Any) -> LoadReport | None:
-    """Reads what save_state has written, into objects of the same kind. If something does not fit, nothing has changed.
+    """Reads what save_state has written, into objects of the same kind, or weights from files of PyTorch and .npz files. If
+    something does not fit, nothing has changed.
     partial: loads what fits and returns a report. prefix: only names of the file with this prefix, which is removed.
-    rename(name): the name in the objects for a name of the file, or None to leave it out."""
+    rename(name): the name in the objects for a name of the file, or None to leave it out; or rules as a text:
+    "encoder.*=*, fc.*=head.*, decoder.*=" (the last one leaves names out)."""
     report = _core._load_state(os.fspath(path), _parts(parts, named), partial, prefix, rename)
     return LoadReport(*report) if partial else None

@@ -111,9 +111,10 @@ class Trainable:
         _core._save_state(_path(path), [("", self)], checksum, shard_bytes)
 
     def load_weights(self, path: Any, *, partial: bool = False, prefix: str | None = None,
-                     rename: Callable[[str], str | None] | None = None) -> Any:
-        """Reads parameters and buffers from a safetensors file. partial: what fits, with a report; prefix: of names in
-        the file that count, which is removed; rename(name): the name in the module, or None to leave it out."""
+                     rename: Callable[[str], str | None] | str | None = None) -> Any:
+        """Reads parameters and buffers from a safetensors file, a file of PyTorch, or a .npz file. partial: what fits, with a
+        report; prefix: of names in the file that count, which is removed; rename(name): the name in the module, or None to
+        leave it out, or rules as a text: "fc.*=head.*"."""
         from gradus._state import LoadReport
 
         report = _core._load_state(_path(path), [("", self)], partial, prefix, rename)

@@ -114,14 +114,17 @@ static const char *rename_by(const char *name, void *user) {
     return text;
 }
 
-/* _load_state(path, [(name, object)], partial, prefix, rename): what was loaded, for a partial load. */
+/* _load_state(path, [(name, object)], partial, prefix, rename): what was loaded, for a partial load. rename is a
+ * function, rules as a str, or None. */
 static PyObject *core_load_state(PyObject *module, PyObject *args) {
     (void)module;
-    const char *path, *prefix;
+    const char *path, *prefix, *names = NULL;
     PyObject *list, *function, *done = NULL;
     int partial;
     if (!PyArg_ParseTuple(args, "sO!pzO", &path, (PyObject *)&PyList_Type, &list, &partial, &prefix,
                           &function))
+        return NULL;
+    if (PyUnicode_Check(function) && !(names = PyUnicode_AsUTF8AndSize(function, NULL)))
         return NULL;
     gd_state_parts parts;
     gd_load_report report;
@@ -130,8 +133,9 @@ static PyObject *core_load_state(PyObject *module, PyObject *args) {
     if (parts_from(list, &parts)) {
         const gd_load_state_options o = {.partial = partial ? &report : NULL,
                                          .prefix = prefix,
-                                         .rename = function == Py_None ? NULL : rename_by,
-                                         .user = &by};
+                                         .rename = function == Py_None || names ? NULL : rename_by,
+                                         .user = &by,
+                                         .names = names};
         gdpy_call c;
         gdpy_open(&c);
         gdpy_release_gil(&c);

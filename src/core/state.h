@@ -150,7 +150,7 @@ void gd_state_end_save(gd_state *state);
 typedef struct gd_source_tensor {
     const char *name, *dtype_name;
     gd_dtype dtype; /* GD_DTYPE_NONE: not supported */
-    int rank;
+    int rank;       /* -1: unknown, and not supported */
     const int64_t *dims;
     const void *file; /* row-major, little-endian elements from `begin` on; NULL: use `tensor` */
     uint64_t begin;
@@ -169,7 +169,8 @@ typedef struct gd_source {
     size_t n_tensors;
     gd_source_value *values;
     size_t n_values;
-    const char *parts; /* names of the parts that were saved, one per line; NULL: unknown */
+    const char *parts;   /* names of the parts that were saved, one per line; NULL: unknown */
+    uint64_t most_bytes; /* of all tensors together, if they become new tensors; 0: any number */
     /* Reads from the file of a tensor; unused if all have a `tensor`. */
     gd_status (*read)(const void *file, uint64_t begin, void *to, size_t bytes);
 } gd_source;

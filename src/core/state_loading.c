@@ -107,6 +107,7 @@ static gd_status add_request(gd_loading *in, gd_request w) {
 
 static gd_request_fit fit_tensor(const gd_tensor *t, const gd_source_tensor *from) {
     if (!from) return GD_MISSING;
+    if (from->dtype == GD_DTYPE_NONE) return GD_OTHER_DTYPE;
     if (from->rank != t->rank || memcmp(from->dims, t->dims, sizeof(int64_t) * t->rank) != 0)
         return GD_OTHER_SHAPE;
     if (from->dtype == (gd_dtype)t->dtype) return GD_FITS;

@@ -107,7 +107,10 @@ static int64_t list_unexpected(const gd_loading *in, writer *w) {
 static void put_unfit(writer *w, const gd_request *request) {
     char here[160], there[160];
     const gd_source_tensor *from = request->from;
-    if (request->fit == GD_OTHER_VALUE) {
+    if (request->fit != GD_OTHER_VALUE && from->rank < 0) {
+        put_format(w, "%.100s (%.60s, %s here)", request->name, from->dtype_name,
+                   gd_describe(request->tensor, here, sizeof here));
+    } else if (request->fit == GD_OTHER_VALUE) {
         put_format(w, "%.100s (\"%.40s\" is no %s)", request->name, request->value->text,
                    request->kind == GD_FLOAT_VALUE ? "number" : "integer");
     } else if (from->rank > GD_MAX_RANK) {
@@ -140,6 +143,61 @@ static bool ends_with(const char *name, const char *end) {
     return b > 0 && a > b && name[a - b - 1] == '.' && strcmp(name + a - b, end) == 0;
 }
 
+/* The length of the name of the only part, with a dot: 0 if it has none, -1 if there are several. */
+static long only_part(const gd_loading *in) {
+    if (in->parts.count != 1) return -1;
+    const char *name = in->parts.at[0].name;
+    return name && *name ? (long)strlen(name) + 1 : 0;
+}
+
+/* Whether all tensors of the part are in the source with these bytes in place of the part's name. */
+static bool all_fit(const gd_loading *in, size_t part, const char *prefix, size_t length) {
+    char name[1024];
+    for (int i = 0; i < in->n_requests; i++) {
+        const gd_request *r = &in->requests[i];
+        if (!r->tensor) continue;
+        const size_t n = strlen(r->name);
+        if (n < part || length + n - part + 1 > sizeof name) return false;
+        memcpy(name, prefix, length);
+        memcpy(name + length, r->name + part, n - part + 1);
+        const int at = gd_entry_number(&in->tensors, name);
+        if (at < 0) return false;
+        const gd_source_tensor *t = &in->source->tensors[at];
+        if (t->rank != r->tensor->rank ||
+            memcmp(t->dims, r->tensor->dims, sizeof *t->dims * r->tensor->rank) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* If exactly one prefix in the source fits all tensors, says so. */
+static bool put_prefix(const gd_loading *in, const gd_request *first, writer *w) {
+    const gd_source *s = in->source;
+    const long part = only_part(in);
+    const char *found = NULL;
+    size_t found_length = 0;
+    if (part < 0 || strlen(first->name) <= (size_t)part) return false;
+    const char *local = first->name + part;
+    const size_t n = strlen(local);
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        const char *name = s->tensors[i].name;
+        const size_t length = strlen(name);
+        if (length < n || strcmp(name + length - n, local) != 0) continue;
+        const size_t prefix = length - n;
+        if ((prefix > 0 && name[prefix - 1] != '.') || !all_fit(in, (size_t)part, name, prefix))
+            continue;
+        if (found) return false; /* more than one */
+        found = name;
+        found_length = prefix;
+    }
+    if (!found) return false;
+    if (part == 0) put_format(w, "; all fit with .prefix = \"%.*s\"", (int)found_length, found);
+    else
+        put_format(w, "; all fit as gd_part(\"%.*s\", ...)", (int)found_length - (found_length > 0),
+                   found);
+    return true;
+}
+
 /* If no tensor was found, often one side has a prefix that the other lacks. */
 static void put_hint(const gd_loading *in, writer *w) {
     const gd_source *s = in->source;
@@ -148,6 +206,7 @@ static void put_hint(const gd_loading *in, writer *w) {
         if (in->requests[i].tensor && in->requests[i].fit != GD_MISSING) return;
         if (in->requests[i].tensor && !first) first = &in->requests[i];
     }
+    if (first && put_prefix(in, first, w)) return;
     for (size_t i = 0; first && i < s->n_tensors; i++) {
         const char *name = s->tensors[i].name;
         if (!ends_with(name, first->name) && !ends_with(first->name, name)) continue;

@@ -74,9 +74,10 @@ static gd_status upload_elements(const gd_loading *in, const gd_request *w) {
 
 /* Checks that the file has not become shorter, while nothing is written yet. */
 static gd_status check_end(const gd_loading *in, const gd_request *w) {
-    char last;
-    const size_t bytes = bytes_of(w->tensor, source_dtype(w));
-    return in->source->read(w->from->file, w->from->begin + bytes - 1, &last, 1);
+    char last[16];
+    const size_t bytes = bytes_of(w->tensor, source_dtype(w)),
+                 size = gd_dtype_bytes(source_dtype(w));
+    return in->source->read(w->from->file, w->from->begin + bytes - size, last, size);
 }
 
 static gd_status stage_file(gd_loading *in, gd_request *w) {

@@ -201,11 +201,6 @@ static gd_status read_tensors(header_reader *r, const gd_json *root) {
     return status;
 }
 
-/* Whether a file begins as a ZIP file or a pickle, which torch.save writes. */
-static bool is_pytorch(const uint8_t first[LENGTH_BYTES]) {
-    return memcmp(first, "PK\3\4", 4) == 0 || memcmp(first, "\x80\2\x8a", 3) == 0;
-}
-
 static gd_status read_header(gd_safetensors *out, const gd_file_reader *file, char **text) {
     uint8_t length[LENGTH_BYTES];
     const char *path = gd_file_reader_path(file);
@@ -215,11 +210,6 @@ static gd_status read_header(gd_safetensors *out, const gd_file_reader *file, ch
                        size);
     GD_TRY(gd_file_reader_read_at(file, 0, length, sizeof length));
     const uint64_t bytes = gd_get_u64(length);
-    if (bytes > GD_SAFETENSORS_MAX_HEADER && is_pytorch(length))
-        return gd_fail(GD_E_FORMAT,
-                       "%s: is a file of PyTorch's torch.save, not a safetensors file; "
-                       "'python tools/to_safetensors.py %s OUT.safetensors' converts it",
-                       path, path);
     if (bytes > GD_SAFETENSORS_MAX_HEADER)
         return gd_fail(
             GD_E_FORMAT,

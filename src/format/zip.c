@@ -332,6 +332,8 @@ void gd_zip_stream_close(gd_zip_stream *s) {
 
 const char *gd_zip_stream_name(const gd_zip_stream *s) { return s->name; }
 
+uint64_t gd_zip_stream_offset(const gd_zip_stream *s) { return s->at; }
+
 static gd_status inflate_exactly(gd_zip_stream *s, void *buffer, size_t bytes) {
     size_t got;
     GD_TRY(gd_inflate_read(s->inflate, buffer, bytes, &got));

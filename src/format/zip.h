@@ -49,6 +49,9 @@ void gd_zip_stream_close(gd_zip_stream *stream); /* NULL is fine */
 /* "archive.npz: entry.npy", for messages. */
 const char *gd_zip_stream_name(const gd_zip_stream *stream);
 
+/* The position in the file of the next byte of a stored entry. */
+uint64_t gd_zip_stream_offset(const gd_zip_stream *stream);
+
 /* Reads exactly the next `bytes` bytes. With the last byte of the entry the checksum is compared,
  * and a mismatch is that call's GD_E_FORMAT. */
 gd_status gd_zip_stream_read(gd_zip_stream *stream, void *buffer, size_t bytes);

@@ -13,8 +13,7 @@
 
 /* --- element types ---------------------------------------------------------------------------- */
 
-/* The dtype that can hold all values of the file. Values of uint64 are checked one by one. */
-static gd_dtype dtype_for(const gd_npy_header *h) {
+gd_dtype gd_npy_dtype(const gd_npy_header *h) {
     switch (h->kind) {
     case GD_NPY_FLOAT: return h->itemsize == 2 ? GD_F16 : h->itemsize == 4 ? GD_F32 : GD_F64;
     case GD_NPY_INT: return h->itemsize == 1 ? GD_I8 : h->itemsize == 8 ? GD_I64 : GD_I32;
@@ -91,47 +90,60 @@ static gd_status source_finish(source *s, const gd_npy_header *h) {
 }
 
 /* Reads the items into `elements`, row-major; column-major items go through `scratch`. */
-static gd_status read_elements(source *s, const gd_npy_header *h, const gd_tensor *t,
-                               void *elements, void *scratch) {
-    int64_t count = gd_numel(t->rank, t->dims);
-    gd_dtype dtype = (gd_dtype)t->dtype;
+static gd_status read_elements(source *s, const gd_npy_header *h, void *elements, void *scratch) {
+    const int64_t count = gd_numel(h->rank, h->dims);
+    const gd_dtype dtype = gd_npy_dtype(h);
     void *to = scratch ? scratch : elements;
     if (h->data_bytes > 0) GD_TRY(source_read(s, to, (size_t)h->data_bytes));
     GD_TRY(source_finish(s, h));
     if (count == 0) return GD_OK;
     GD_TRY(convert_items(s->name, h, dtype, to, count));
     if (!scratch) return GD_OK;
-    gd_view row_major = gd_view_of(t);
-    row_major.data = elements;
+    gd_view row_major = {.dtype = dtype, .rank = h->rank, .data = elements};
+    memcpy(row_major.dims, h->dims, sizeof *h->dims * (size_t)h->rank);
+    gd_row_major(row_major.rank, row_major.dims, row_major.strides);
     gd_view column_major = row_major;
     column_major.data = scratch;
-    for (int64_t k = 0, step = 1; k < t->rank; step *= t->dims[k++]) column_major.strides[k] = step;
+    for (int64_t k = 0, step = 1; k < h->rank; step *= h->dims[k++]) column_major.strides[k] = step;
     gd_copy_elements(&row_major, &column_major);
     return GD_OK;
 }
 
+gd_status gd_npy_read_elements(source *s, const gd_npy_header *h, void *elements) {
+    const size_t bytes = (size_t)gd_numel(h->rank, h->dims) * gd_dtype_bytes(gd_npy_dtype(h));
+    void *scratch = NULL;
+    if (bytes > 0 && h->fortran && h->rank > 1 && !(scratch = gd_malloc(bytes)))
+        return gd_fail(GD_E_MEMORY, "%s: no memory for its %zu bytes", s->name, bytes);
+    const gd_status status = read_elements(s, h, elements, scratch);
+    gd_free(scratch);
+    return status;
+}
+
+gd_status gd_npy_open(source *s, gd_npy_header *h) {
+    return gd_npy_read_header(h, s->name, s->bytes, source_read, s);
+}
+
 static gd_status load_into(source *s, const gd_npy_header *h, gd_tensor *t) {
     size_t bytes = (size_t)gd_numel(t->rank, t->dims) * gd_dtype_bytes(t->dtype);
-    void *elements = gd_data(t), *staged = NULL, *scratch = NULL;
-    gd_status status = GD_OK;
+    void *elements = gd_data(t), *staged = NULL;
     if (bytes > 0 && !elements) elements = staged = gd_malloc(bytes); /* device memory */
-    if (bytes > 0 && h->fortran && h->rank > 1) scratch = gd_malloc(bytes);
-    if (bytes > 0 && (!elements || (h->fortran && h->rank > 1 && !scratch)))
-        status = gd_fail(GD_E_MEMORY, "%s: no memory for its %zu bytes", s->name, bytes);
-    if (status == GD_OK) status = read_elements(s, h, t, elements, scratch);
+    gd_status status =
+        bytes == 0 || elements
+            ? GD_OK
+            : gd_fail(GD_E_MEMORY, "%s: no memory for its %zu bytes", s->name, bytes);
+    if (status == GD_OK) status = gd_npy_read_elements(s, h, elements);
     if (status == GD_OK && staged) status = gd_copy_in(t, staged, bytes);
     gd_free(staged);
-    gd_free(scratch);
     return status;
 }
 
 static gd_status load_array(source *s, gd_tensor **out) {
     gd_npy_header h;
-    GD_TRY(gd_npy_read_header(&h, s->name, s->bytes, source_read, s));
+    GD_TRY(gd_npy_open(s, &h));
     if (h.rank > GD_MAX_RANK)
         return gd_fail(GD_E_UNSUPPORTED, "%s: has %d dimensions; at most %d are supported", s->name,
                        h.rank, GD_MAX_RANK);
-    gd_tensor *t = gd_empty(gd_shape_of(h.rank, h.dims), dtype_for(&h));
+    gd_tensor *t = gd_empty(gd_shape_of(h.rank, h.dims), gd_npy_dtype(&h));
     if (gd_tensor_is_error(t)) return gd_this_thread.latest;
     *out = t;
     return load_into(s, &h, t);

@@ -11,8 +11,7 @@
 #include "core/name_map.h"
 #include "io/state_io.h"
 
-static gd_status open_file(gd_state_file *file, const char *path) {
-    GD_TRY(gd_file_reader_open(&file->reader, path));
+static gd_status read_file(gd_state_file *file) {
     GD_TRY(gd_safetensors_read(&file->header, file->reader));
     return gd_safetensors_check(&file->header, file->reader);
 }
@@ -103,7 +102,8 @@ static gd_status open_shard(gd_state_file *file, const char *path, const char *n
     memcpy(full, path, folder);
     memcpy(full + folder, name, bytes - folder);
     file->name = name;
-    const gd_status status = open_file(file, full);
+    gd_status status = gd_file_reader_open(&file->reader, full);
+    if (status == GD_OK) status = read_file(file);
     gd_free(full);
     return status;
 }
@@ -148,7 +148,7 @@ static gd_status open_index(gd_state_files *files, const char *path) {
 
 /* --- one file or shards ----------------------------------------------------------------------- */
 
-gd_status gd_state_files_open(gd_state_files *files, const char *path) {
+gd_status gd_state_files_open(gd_state_files *files, const char *path, gd_file_reader *file) {
     gd_status status;
     if (gd_is_state_index(path)) {
         /* a save of another process removes the shards of the previous index */
@@ -157,9 +157,10 @@ gd_status gd_state_files_open(gd_state_files *files, const char *path) {
         if (lock >= 0) close(lock);
     } else {
         files->at = gd_calloc(1, sizeof *files->at);
-        files->count = files->at != NULL;
-        status =
-            files->at ? open_file(files->at, path) : gd_no_memory(path, "to save or load a state");
+        if (!files->at) return gd_no_memory(path, "to save or load a state");
+        files->count = 1;
+        files->at->reader = file;
+        status = read_file(files->at);
     }
     return status;
 }
@@ -167,7 +168,7 @@ gd_status gd_state_files_open(gd_state_files *files, const char *path) {
 void gd_state_files_close(gd_state_files *files) {
     for (size_t i = 0; i < files->count; i++) {
         gd_safetensors_free(&files->at[i].header);
-        gd_file_reader_close(files->at[i].reader);
+        if (files->at[i].name) gd_file_reader_close(files->at[i].reader); /* a shard */
     }
     gd_free(files->at);
     gd_json_free(files->index);

@@ -55,7 +55,8 @@ typedef struct gd_state_files {
     gd_json_doc *index; /* NULL: one file */
 } gd_state_files;
 
-gd_status gd_state_files_open(gd_state_files *files, const char *path);
+/* The file at the path is open, and stays with the caller. */
+gd_status gd_state_files_open(gd_state_files *files, const char *path, gd_file_reader *file);
 void gd_state_files_close(gd_state_files *files);
 
 /* Loads all parts, or none if one fails, from a file that must have a checksum. *damaged: the file

@@ -1,4 +1,4 @@
-/* state_load.c - loads objects from safetensors files; see gradus/state.h.
+/* state_load.c - loads objects from files of any format; see gradus/state.h.
  *
  * Order: the list of tensors and values in the files, under their final names; loading into
  * objects; reading into a gd_state.
@@ -6,136 +6,96 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/checked.h"
 #include "core/state_path.h"
+#include "io/renames.h"
+#include "io/state_format.h"
 #include "io/state_io.h"
 
 /* --- the list of tensors and values ----------------------------------------------------------- */
 
-/* The open files of a load. The options prefix and rename are applied to the names. */
+/* The open file of a load. The options prefix, names and rename are applied to its names. */
 typedef struct load_source {
     const char *path;
     const gd_load_state_options *options;
-    gd_state_files files;
-    gd_source source;
-    char **names; /* the results of rename, owned */
+    gd_state_list list;
+    gd_renames *renames; /* of the option names */
+    char **names;        /* the results of names and rename, owned */
     size_t n_names;
 } load_source;
 
-/* Applies the options prefix and rename to a name. *name is NULL if it is skipped. */
+/* The name of the objects for a name of the file without the prefix; NULL: it is skipped. */
+static gd_status rename_one(load_source *o, const char *from, const char **name) {
+    char *own;
+    if (o->renames) {
+        GD_TRY(gd_renames_apply(o->renames, from, &own));
+    } else {
+        const char *renamed = o->options->rename(from, o->options->user);
+        if (!renamed) return GD_OK;
+        const size_t bytes = strlen(renamed) + 1;
+        own = gd_malloc(bytes);
+        if (!own) return gd_no_memory(o->path, "to save or load a state");
+        memcpy(own, renamed, bytes);
+    }
+    if (own) o->names[o->n_names++] = own;
+    *name = own;
+    return GD_OK;
+}
+
+/* Applies the options to a name. *name is NULL if it is skipped. */
 static gd_status final_name(load_source *o, const char *from, const char **name) {
     const char *prefix = o->options && o->options->prefix ? o->options->prefix : "";
     const size_t length = strlen(prefix);
     *name = NULL;
     if (strncmp(from, prefix, length) != 0) return GD_OK;
     from += length;
-    if (!o->options || !o->options->rename) {
-        *name = from;
-        return GD_OK;
-    }
-    const char *renamed = o->options->rename(from, o->options->user);
-    if (!renamed) return GD_OK;
-    const size_t bytes = strlen(renamed) + 1;
-    char *copy = gd_malloc(bytes);
-    if (!copy) return gd_no_memory(o->path, "to save or load a state");
-    o->names[o->n_names++] = copy;
-    *name = memcpy(copy, renamed, bytes);
+    if (o->renames || (o->options && o->options->rename)) return rename_one(o, from, name);
+    *name = from;
     return GD_OK;
 }
 
-static gd_status add_tensor(load_source *o, const gd_state_file *file,
-                            const gd_safetensors_entry *e) {
+/* Leaves only the tensors and values that are loaded, under their final names. */
+static gd_status apply_names(load_source *o) {
+    gd_source *s = &o->list.source;
     const char *name;
-    GD_TRY(final_name(o, e->name, &name));
-    if (!name) return GD_OK;
-    o->source.tensors[o->source.n_tensors++] =
-        (gd_source_tensor){.name = name,
-                           .dtype_name = e->dtype,
-                           .dtype = gd_safetensors_dtype_from(e->dtype),
-                           .rank = e->rank,
-                           .dims = e->dims,
-                           .file = file->reader,
-                           .begin = e->begin};
+    size_t kept = 0;
+    o->names = gd_calloc(s->n_tensors + s->n_values + 1, sizeof *o->names);
+    if (!o->names) return gd_no_memory(o->path, "to save or load a state");
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        GD_TRY(final_name(o, s->tensors[i].name, &name));
+        if (!name) continue;
+        s->tensors[kept] = s->tensors[i];
+        s->tensors[kept++].name = name;
+    }
+    s->n_tensors = kept;
+    kept = 0;
+    for (size_t i = 0; i < s->n_values; i++) {
+        GD_TRY(final_name(o, s->values[i].name, &name));
+        if (!name) continue;
+        s->values[kept] = s->values[i];
+        s->values[kept++].name = name;
+    }
+    s->n_values = kept;
+    if (o->options && (o->options->prefix || o->options->names || o->options->rename))
+        s->parts = NULL;
     return GD_OK;
-}
-
-static gd_status add_value(load_source *o, const char *key, const char *text) {
-    const char *name;
-    const bool renames = o->options && (o->options->prefix || o->options->rename);
-    if (strcmp(key, GD_STATE_FORMAT) == 0 || strcmp(key, GD_CHECKSUM_KEY) == 0) return GD_OK;
-    if (strcmp(key, GD_STATE_PARTS) == 0) {
-        if (!renames) o->source.parts = text;
-        return GD_OK;
-    }
-    GD_TRY(final_name(o, key, &name));
-    if (name)
-        o->source.values[o->source.n_values++] = (gd_source_value){.name = name, .text = text};
-    return GD_OK;
-}
-
-/* The values are in the header of the file, or in the index of shards. */
-static gd_status add_values(load_source *o) {
-    const gd_safetensors *h = o->files.count ? &o->files.at[0].header : NULL;
-    if (!o->files.index) {
-        for (size_t i = 0; i < h->n_values; i++)
-            GD_TRY(add_value(o, h->values[i].key, h->values[i].text));
-        return GD_OK;
-    }
-    const gd_json *metadata = gd_json_get(gd_json_root(o->files.index), "metadata");
-    for (size_t i = 0; metadata && metadata->type == GD_JSON_OBJECT && i < metadata->count; i++) {
-        const gd_json *value = gd_json_at(metadata, i);
-        if (value->type == GD_JSON_STRING) GD_TRY(add_value(o, value->key, value->text));
-    }
-    return GD_OK;
-}
-
-/* Whether the index maps a tensor to this shard, or does not list it. */
-static bool is_in_shard(const load_source *o, const gd_state_file *file, const char *name) {
-    if (!o->files.index) return true;
-    const gd_json *map = gd_json_get(gd_json_root(o->files.index), "weight_map"),
-                  *where = gd_json_get(map, name);
-    return !where || strcmp(where->text, file->name) == 0;
-}
-
-static gd_status read_source(const void *file, uint64_t begin, void *to, size_t bytes) {
-    return gd_file_reader_read_at(file, begin, to, bytes);
-}
-
-static gd_status list_source(load_source *o) {
-    size_t tensors = 0, values = 0;
-    const gd_json *metadata =
-        o->files.index ? gd_json_get(gd_json_root(o->files.index), "metadata") : NULL;
-    for (size_t i = 0; i < o->files.count; i++) {
-        tensors += o->files.at[i].header.count;
-        values += o->files.at[i].header.n_values;
-    }
-    if (metadata && metadata->type == GD_JSON_OBJECT) values += metadata->count;
-    o->source.title = o->path;
-    o->source.read = read_source;
-    o->source.tensors = gd_calloc(tensors + 1, sizeof *o->source.tensors);
-    o->source.values = gd_calloc(values + 1, sizeof *o->source.values);
-    o->names = gd_calloc(tensors + values + 1, sizeof *o->names);
-    if (!o->source.tensors || !o->source.values || !o->names)
-        return gd_no_memory(o->path, "to save or load a state");
-    for (size_t i = 0; i < o->files.count; i++) {
-        const gd_state_file *file = &o->files.at[i];
-        for (size_t k = 0; k < file->header.count; k++)
-            if (is_in_shard(o, file, file->header.entries[k].name))
-                GD_TRY(add_tensor(o, file, &file->header.entries[k]));
-    }
-    return add_values(o);
 }
 
 static gd_status open_source(load_source *o) {
-    GD_TRY(gd_state_files_open(&o->files, o->path));
-    return list_source(o);
+    if (o->options && o->options->names) {
+        if (o->options->rename)
+            return gd_fail(GD_E_ARGUMENT, "both .names and .rename are given; give one of them");
+        GD_TRY(gd_renames_parse(&o->renames, o->options->names));
+    }
+    GD_TRY(gd_state_list_open(&o->list, o->path));
+    return apply_names(o);
 }
 
 static void close_source(load_source *o) {
     for (size_t i = 0; i < o->n_names; i++) gd_free(o->names[i]);
     gd_free(o->names);
-    gd_free(o->source.tensors);
-    gd_free(o->source.values);
-    gd_state_files_close(&o->files);
+    gd_renames_free(o->renames);
+    gd_state_list_close(&o->list);
 }
 
 /* --- loading into objects --------------------------------------------------------------------- */
@@ -151,7 +111,7 @@ gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts pa
                             : gd_fail(GD_E_ARGUMENT, "the path is NULL");
     if (status == GD_OK) status = gd_check_parts(parts);
     if (status == GD_OK) status = open_source(&o);
-    if (status == GD_OK) status = gd_loading_load(&o.source, parts, options->partial);
+    if (status == GD_OK) status = gd_loading_load(&o.list.source, parts, options->partial);
     close_source(&o);
     if (status != GD_OK) gd_error_prefix("gd_load_state: ");
     return gd_report(site, status);
@@ -189,22 +149,44 @@ gd_status gd_state_load_checked(const char *path, gd_state_parts parts, const ch
                                 bool *damaged) {
     load_source o = {.path = path};
     gd_status status = open_source(&o);
-    if (status == GD_OK && !o.files.at[0].header.checksum_at)
+    if (status == GD_OK && !o.list.has_checksum)
         status = gd_fail(GD_E_FORMAT, "%s: has no checksum", path);
     *damaged = status == GD_E_FORMAT || status == GD_E_IO;
-    if (status == GD_OK) status = load_parts(&o.source, parts, optional);
+    if (status == GD_OK) status = load_parts(&o.list.source, parts, optional);
     close_source(&o);
     return status;
 }
 
 /* --- reading into a state --------------------------------------------------------------------- */
 
+/* Strides of 0 and views of one storage make tensors of any size from a small file. */
+static gd_status check_total(const gd_source *source) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < source->n_tensors && source->most_bytes; i++) {
+        const gd_source_tensor *t = &source->tensors[i];
+        if (t->dtype == GD_DTYPE_NONE || t->rank > GD_MAX_RANK) continue;
+        uint64_t bytes = gd_dtype_bytes(t->dtype);
+        for (int k = 0; k < t->rank; k++)
+            if (!gd_mul_u64(bytes, (uint64_t)t->dims[k], &bytes)) bytes = UINT64_MAX;
+        if (!gd_add_u64(total, bytes, &total) || total > source->most_bytes)
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "%s: its tensors up to '%s' are views that would take far more memory "
+                           "than the file has; gd_load_state loads those of an object",
+                           source->title, t->name);
+    }
+    return GD_OK;
+}
+
 /* Adds empty tensors, which the load fills. */
 static gd_status add_empty_tensors(const gd_source *source, gd_state *state) {
+    GD_TRY(check_total(source));
     for (size_t i = 0; i < source->n_tensors; i++) {
         const gd_source_tensor *from = &source->tensors[i];
         if (from->dtype == GD_DTYPE_NONE)
-            return gd_fail(GD_E_UNSUPPORTED, "%s: '%s' has the dtype %s, which is not supported",
+            return gd_fail(GD_E_UNSUPPORTED,
+                           strncmp(from->dtype_name, "a ", 2) == 0
+                               ? "%s: '%s' is %s, which is not supported"
+                               : "%s: '%s' has the dtype %s, which is not supported",
                            source->title, from->name, from->dtype_name);
         if (from->rank > GD_MAX_RANK)
             return gd_fail(GD_E_UNSUPPORTED, "%s: '%s' has %d dimensions; at most %d are supported",
@@ -223,9 +205,9 @@ static gd_status read_state(load_source *o, gd_state **state) {
     GD_TRY(gd_state_new(state));
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    GD_TRY(gd_attempt_end(&attempt, add_empty_tensors(&o->source, *state)));
+    GD_TRY(gd_attempt_end(&attempt, add_empty_tensors(&o->list.source, *state)));
     const gd_state_part part = {"", *state};
-    return gd_loading_load(&o->source, (gd_state_parts){&part, 1}, NULL);
+    return gd_loading_load(&o->list.source, (gd_state_parts){&part, 1}, NULL);
 }
 
 gd_state *gd_read_state_at(const char *site, const char *path) {

@@ -643,6 +643,22 @@ class StateFiles(unittest.TestCase):
             report = gd.nn.Linear(FEATURES, 8).load_weights(path, partial=True, rename=lambda n: n.removeprefix("a."))
             self.assertEqual(report.loaded, 2)
 
+    def test_files_of_pytorch(self):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "pytorch")
+        for name in ("archive_2.pt", "older_5.pt"):
+            tensors = gd.load(os.path.join(folder, name))
+            self.assertEqual(tensors["model_state.lstm.bias"].tolist(), [0.25, -1, 3])
+            self.assertEqual(tensors["dtypes.bf16"].dtype, gd.bfloat16)
+        path = os.path.join(folder, "module_dict.pt")
+        net = gd.nn.BatchNorm2d(2)
+        with self.assertRaisesRegex(gd.Error, 'all fit with prefix="state_dict.module.norm."'):
+            net.load_weights(path)
+        net.load_weights(path, prefix="state_dict.module.norm.")
+        self.assertEqual(net.running_var.tolist(), [0, 1])
+        scale = gd.zeros(2)
+        gd.load_state(path, factor=scale, rename="state_dict.module.scale=factor, *=")
+        self.assertEqual(scale.tolist(), [0, 1])
+
 
 class Habits(unittest.TestCase):
     """A program in Keras's style and a loop in PyTorch's end with the same bits."""

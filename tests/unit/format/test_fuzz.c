@@ -1,6 +1,7 @@
 /* test_fuzz.c - the short form of fuzz targets: runs them on files truncated at each byte and on
  * some thousand damaged copies, the same in each run. test_onnx.c, test_onnx_control.c,
- * test_protobuf.c and test_hdf5.c run fuzz_onnx, fuzz_protobuf and fuzz_hdf5. `make fuzz` runs all targets for longer, with
+ * test_protobuf.c, test_hdf5.c, test_pickle.c and test_pytorch.c run fuzz_onnx, fuzz_protobuf, fuzz_hdf5, fuzz_pickle and
+ * fuzz_pytorch. `make fuzz` runs all targets for longer, with
  * clang's libFuzzer. */
 
 #include "fuzz/damage.h"
