@@ -5,6 +5,9 @@
 """
 import collections
 import os
+import sys
+import types
+import zipfile
 
 import numpy as np
 import torch
@@ -79,6 +82,20 @@ def save(name, value, protocol=2, older=False):
     torch.save(value, path, pickle_protocol=protocol, _use_new_zipfile_serialization=not older)
 
 
+def save_big_endian(name, tensors):
+    """What a machine of the other byte order writes: the elements reversed, and a file that says so."""
+    path = os.path.join(FOLDER, name)
+    torch.save(tensors, path)
+    with zipfile.ZipFile(path) as old:
+        entries = [(e, old.read(e)) for e in old.namelist()]
+    sizes = {str(i): t.element_size() for i, t in enumerate(tensors.values())}
+    with zipfile.ZipFile(path, "w") as new:
+        for entry, data in entries:
+            size = sizes.get(entry.rpartition("/data/")[2], 1)
+            data = b"".join(data[i:i + size][::-1] for i in range(0, len(data), size))
+            new.writestr(zipfile.ZipInfo(entry), b"big" if entry.endswith("/byteorder") else data)
+
+
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     for protocol in range(2, 6):
@@ -87,8 +104,6 @@ def main():
     torch.manual_seed(0)
     Block.__module__ = "nowhere.models"
     block = fill(Block())
-    import sys
-    import types
     sys.modules["nowhere"] = types.ModuleType("nowhere")
     sys.modules["nowhere.models"] = types.ModuleType("nowhere.models")
     sys.modules["nowhere.models"].Block = Block
@@ -100,6 +115,7 @@ def main():
     save("odd.pt", odd())
     save("odd_older.pt", {k: v for k, v in odd().items() if k not in ("f8", "u16")}, older=True)
     save("one.pt", torch.arange(5))
+    save_big_endian("big.pt", {"a": torch.tensor([1.0, -2.5]), "b": torch.arange(6).reshape(2, 3).t(), "c": torch.tensor([True])})
     block.eval()
     torch.jit.save(torch.jit.trace(block, torch.ones(1, 1, 3, 3)), os.path.join(FOLDER, "script.pt"))
     print(sum(os.path.getsize(os.path.join(FOLDER, f)) for f in os.listdir(FOLDER)), "bytes")

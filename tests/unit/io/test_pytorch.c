@@ -170,6 +170,17 @@ CLEAN_TEST(numpy_arrays_and_scalars_in_pickles_are_read) {
     }
 }
 
+CLEAN_TEST(an_archive_of_the_other_byte_order_has_the_same_values) {
+    GD_SCOPE;
+    const char *path = GOLDEN("big.pt");
+    gd_state *s = gd_read_state(path);
+    CHECK_SAYING(s != NULL, "%s", gd_error_message());
+    if (!s) return;
+    HAS(s, "a", gd_dims(2), 1, -2.5);
+    HAS(s, "b", gd_dims(3, 2), 0, 3, 1, 4, 2, 5);
+    HAS(s, "c", gd_dims(1), 1);
+}
+
 CLEAN_TEST(a_file_of_one_tensor_has_the_name_tensor) {
     GD_SCOPE;
     gd_tensor *t = gd_zeros(gd_dims(5), .dtype = GD_I64);
