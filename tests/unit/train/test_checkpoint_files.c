@@ -107,7 +107,7 @@ CLEAN_TEST(a_damaged_checkpoint_is_skipped_and_logged_with_the_reason) {
         const char *reason;
     } ways[] = {{flip_bit, "is damaged: its checksum is"},
                 {cut_file, "truncated?"},
-                {clear_file, "it has 0 bytes"},
+                {clear_file, "is an empty file (0 bytes)"},
                 {replace_by_folder, "is a folder, not a regular file"},
                 {save_without_checksum, "has no checksum"}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
